@@ -15,7 +15,8 @@
     │   ├── TaskCancelled
     │   ├── TaskNotFound
     │   ├── ResultExpired
-    │   └── ResultNotStored
+    │   ├── ResultNotStored
+    │   └── StepChanged                  the code of a durable task does not fit its saved steps
     ├── StoreError                       the store did not do it
     │   ├── StoreUnavailable             not reached, or no answer: `stored` is False (not stored) or None (unknown)
     │   ├── StoreBusy                    reached, but locked by others for too long: not stored
@@ -138,6 +139,25 @@ class ResultExpired(TaskError):
 
 class ResultNotStored(TaskError):
     """The task succeeded, but its result could not be encoded."""
+
+
+class StepChanged(TaskError):
+    """The code of a durable task does not fit the steps that earlier runs of it have saved. It fails without a retry.
+
+    Nothing of the step has run. Declare the change with ``ctx.changed(…)``, then retry the task.
+
+    Args:
+        task: uuid of the task.
+        message: what has changed, and the remedies.
+    """
+
+    def __init__(self, task: str, message: str) -> None:
+        super().__init__(task, message)
+        self.task = task
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"task {self.task}: {self.message}"
 
 
 class StoreError(OnTheDotError):

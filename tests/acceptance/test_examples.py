@@ -21,10 +21,19 @@ pytestmark = [
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ENDS_BY_SIGNAL = "blocking"
-FAILURES = ("delayed_messages", "webhooks")
+FAILURES = ("chain_and_chord", "delayed_messages", "webhooks")
 """They let tasks fail, which is logged."""
 PRINTED = {
+    "approval": ["small: 50 to ann", "stored: True False", "large: 500 to bob", "other: refused by joe"],
     "background_thread": ["the program goes on: 2", "beat"],
+    "chain_and_chord": [
+        "chain: 12",
+        "chord: 8",
+        "graph: 3 and 6",
+        "failed: KeyError 'plum'",
+        "runs again: 2",
+        "retried: 10 FlowProgress(done=3, failed=0, total=3)",
+    ],
     "customers": [
         "exported {'acme': 10, 'globex': 10} at most {'acme': 2, 'globex': 2} at once",
         "added [True, False, False]",
@@ -36,6 +45,12 @@ PRINTED = {
         "order 3",
         "the same message: True",
         "dead letter: ann after 2 attempts",
+    ],
+    "durable_order": [
+        "waiting waiting",
+        "scheduled succeeded lost",
+        "reviewed",
+        "['charge 30', 'ship 100', 'charge 50', 'ship 200', 'mail: where is DHL-7?', 'mail: did you like it?']",
     ],
     "only_on_schedule": ["tick", "has delay(): False"],
     "orders": ["order 2 is not in stock", "order 1: paid", "orders: [(1, 1)]", "tasks: ['pay-1']"],
@@ -57,7 +72,7 @@ PRINTED = {
 def test_every_example_is_run() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.py")}
     assert names == {*PRINTED, ENDS_BY_SIGNAL}
-    assert len(names) == 10
+    assert len(names) == 13
 
 
 @pytest.mark.parametrize("name", sorted(PRINTED))

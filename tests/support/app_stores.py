@@ -14,6 +14,7 @@ from tests.support.services import valkey
 from tests.support.services.postgres import Service
 
 KINDS = ["memory", "sqlite", *(pytest.param(kind, marks=pytest.mark.once) for kind in ("redis", "postgres"))]
+FLOW_KINDS = KINDS
 
 
 class AppStore(NamedTuple):
@@ -25,6 +26,16 @@ class AppStore(NamedTuple):
 
 @pytest.fixture(params=KINDS)
 def app_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AppStore]:
+    yield from open_store(request, tmp_path)
+
+
+@pytest.fixture(params=FLOW_KINDS)
+def flow_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AppStore]:
+    """The stores that keep counters."""
+    yield from open_store(request, tmp_path)
+
+
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AppStore]:
     if request.param == "postgres":
         service: Service = request.getfixturevalue("postgres")
         name = service.new_app()

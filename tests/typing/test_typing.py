@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-GOOD, BAD = HERE / "use_ok.py", HERE / "use_bad.py"
+GOOD = [HERE / "use_ok.py", HERE / "use_flows_ok.py"]
+BAD = [HERE / "use_bad.py", HERE / "use_flows_bad.py"]
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -59,15 +60,17 @@ checkers = pytest.mark.parametrize("errors_in", [mypy, pyright])
 
 
 @checkers
-def test_right_use_is_accepted(errors_in: Checker, tmp_path: Path) -> None:
-    assert errors_in(GOOD, tmp_path) == set()
+@pytest.mark.parametrize("file", GOOD, ids=lambda file: file.stem)
+def test_right_use_is_accepted(errors_in: Checker, file: Path, tmp_path: Path) -> None:
+    assert errors_in(file, tmp_path) == set()
 
 
 @checkers
-def test_each_wrong_use_is_refused_and_nothing_else(errors_in: Checker, tmp_path: Path) -> None:
-    marked = {number for number, line in enumerate(BAD.read_text("utf-8").splitlines(), 1) if "  # E " in line}
+@pytest.mark.parametrize("file", BAD, ids=lambda file: file.stem)
+def test_each_wrong_use_is_refused_and_nothing_else(errors_in: Checker, file: Path, tmp_path: Path) -> None:
+    marked = {number for number, line in enumerate(file.read_text("utf-8").splitlines(), 1) if "  # E " in line}
     assert marked
-    assert errors_in(BAD, tmp_path) == marked
+    assert errors_in(file, tmp_path) == marked
 
 
 def test_every_public_type_is_known(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, assert_type
 
 from onthedot import (
@@ -15,7 +15,9 @@ from onthedot import (
     Call,
     CronSchedule,
     Explanation,
+    FlowHandle,
     Rate,
+    Signal,
     TaskHandle,
     TaskInfo,
     TaskPage,
@@ -63,14 +65,48 @@ assert_type(build("x"), str)
 assert_type(build.handle("018f").result(), str)
 
 
-assert_type(build.s("x").delay(), TaskHandle[str])
+assert_type(build.s("x").delay(), FlowHandle[str])
 assert_type(build.delay_many([{"day": "x"}, ("x",), build.s("x")]), list[TaskHandle[str]])
 assert_type(app.delay_many([build.s("x"), build.s("y")]), list[TaskHandle[str]])
 app.delay_many([send.s("a"), build.s("x")])
 
 
+@dataclass
+class Approval:
+    by: str
+
+
+async def charge(card: str, *, amount: int) -> Approval:
+    return Approval(card)
+
+
+@app.task
+async def durable() -> None:
+    ctx = current_task()
+    assert_type(await ctx.step("charge", charge, "visa", amount=3), Approval)
+    assert_type(await ctx.step("length", len, "visa"), int)
+    assert_type(await ctx.step_in(object(), "charge", charge, "visa", amount=3), Approval)
+    assert_type(await ctx.sleep(timedelta(days=3)), None)
+    assert_type(await ctx.wait_for("approved", timeout=60, type=Approval), Approval)
+    await ctx.wait_for("approved")
+    assert_type(await ctx.wait_any("paid", "refused"), Signal)
+    ctx.changed(renamed={"charge": "pay"}, added={"audit"}, removed={"log"})
+
+
+@app.task
+def durable_sync() -> None:
+    ctx = current_task()
+    assert_type(ctx.sync.step("length", len, "visa"), int)
+    assert_type(ctx.sync.wait_for("approved", type=Approval), Approval)
+    assert_type(ctx.sync.wait_any("paid", "refused").at, datetime)
+    ctx.sync.sleep(3)
+
+
 async def main() -> None:
     assert_type(await send("a"), int)
+    assert_type(await app.signal("approved", {"by": "ann"}, id="evt-17", keep=timedelta(days=30)), bool)
+    assert_type(app.sync.signal("approved"), bool)
+    assert_type(send.delay("a").signal("approved", 3), bool)
     h = await send.enqueue("a")
     assert_type(await h, int)
     assert_type(await h.result(timeout=5), int)

@@ -46,9 +46,10 @@ TWINS = [(AppOperations, SyncOperations), (Schedules, SyncSchedules), (testing.T
 """Classes for sync code, which are described by those for async code."""
 
 FOR_THE_LIBRARY = {
-    "Call": ("async_handle", "belongs_to", "handle", "new_task", "sync_handle"),
+    "Call": ("decode_result", "origin", "related", "single_task"),
     "CronSchedule": ("in_zone",),
     "DailySchedule": ("in_zone",),
+    "Group": ("decode_result", "origin", "related", "single_task"),
     "IntervalSchedule": ("in_zone", "with_anchor"),
     "ManualClock": ("call_later", "wall_clock_jump"),
     "OnceSchedule": ("in_zone",),
@@ -116,14 +117,15 @@ def defined_here(subject: type, member: str) -> bool:
 def made_by_the_library(subject: type) -> bool:
     """Its constructor is not for users. A page of the reference has the fields of a record in a table."""
     return subject in (
-        AppOperations, Call, Enqueuer, NamedTask, ScheduledFunction, Schedules, onthedot.TaskFunction,
+        AppOperations, Call, onthedot.Group, onthedot.Takes, onthedot.FlowHandle, onthedot.AsyncFlowHandle, Enqueuer,
+        NamedTask, ScheduledFunction, Schedules, onthedot.TaskFunction,
         onthedot.TaskHandle, onthedot.AsyncTaskHandle, onthedot.TaskContext, SyncTaskContext, Explanation,
     ) or issubclass(subject, onthedot.TaskState)  # fmt: skip
 
 
 def missing_of(function: Any, text: str | None, described: set[str] = frozenset()) -> Iterator[str]:
     for name, parameter in inspect.signature(function).parameters.items():
-        is_of_the_user = str(parameter.annotation).startswith("P.")  # the parameters of the user's function
+        is_of_the_user = str(parameter.annotation).startswith(("P.", "Q."))  # the parameters of the user's function
         if name in OWN or name in described or name.startswith("_") or is_of_the_user:
             continue
         if not re.search(DESCRIPTION.format(name=name), text or ""):

@@ -11,13 +11,14 @@ from onthedot import errors, mq
 
 NAMES = """
     App TaskOptions TaskFunction TaskHandle AsyncTaskHandle TaskContext current_task as_completed
+    FlowHandle AsyncFlowHandle FlowProgress Group Takes TaskFailure group
     Task TaskState TaskInfo TaskPage Explanation Call BaseTaskConsumer TaskConsumerRegistry Scheduler Processes
     get_scheduler start_scheduler stop_scheduler get_scheduler_status
     IntervalSchedule CronSchedule DailySchedule OnceSchedule Rate AtMost
-    Retry Snooze Reject Cancel
+    Retry Snooze Reject Cancel Signal
     OnTheDotError DeclarationError DuplicateTask BadSchedule BadLimit ArgumentError TaskError TaskFailed TaskCancelled
-    TaskTimeout WorkerDied TaskNotFound ResultExpired ResultNotStored StoreError StoreUnavailable StoreBusy StoreFull
-    StoreRefused SchedulerStateError
+    TaskTimeout WorkerDied TaskNotFound ResultExpired ResultNotStored StepChanged StoreError StoreUnavailable StoreBusy
+    StoreFull StoreRefused SchedulerStateError
 """.split()  # noqa: SIM905 -- read and compared as a block
 
 BASES = {
@@ -35,6 +36,7 @@ BASES = {
     "TaskNotFound": ["TaskError"],
     "ResultExpired": ["TaskError"],
     "ResultNotStored": ["TaskError"],
+    "StepChanged": ["TaskError"],
     "StoreError": ["OnTheDotError"],
     "StoreUnavailable": ["StoreError"],
     "StoreBusy": ["StoreError"],

@@ -1,9 +1,11 @@
 """The public names: what ``from onthedot import …`` gives."""
 
 from onthedot.api.app import App
-from onthedot.api.functions import Call, TaskFunction
+from onthedot.api.flow_handles import AsyncFlowHandle, FlowHandle
+from onthedot.api.functions import TaskFunction
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle, as_completed
 from onthedot.api.scheduler import Scheduler, get_scheduler, get_scheduler_status, start_scheduler, stop_scheduler
+from onthedot.codec.task_failure import TaskFailure
 from onthedot.definitions.consumers import BaseTaskConsumer, TaskConsumerRegistry
 from onthedot.errors import (
     ArgumentError,
@@ -19,6 +21,7 @@ from onthedot.errors import (
     Retry,
     SchedulerStateError,
     Snooze,
+    StepChanged,
     StoreBusy,
     StoreError,
     StoreFull,
@@ -32,17 +35,21 @@ from onthedot.errors import (
     WorkerDied,
 )
 from onthedot.executors.processes import Processes
+from onthedot.flows.calls import Call, Group, Takes, group
 from onthedot.model.context import TaskContext, current_task
 from onthedot.model.limits import AtMost, Rate
 from onthedot.model.options import TaskOptions
+from onthedot.model.signals import Signal
 from onthedot.model.task import Task, TaskInfo, TaskState
 from onthedot.operations.explain import Explanation
+from onthedot.operations.flows import FlowProgress
 from onthedot.operations.task_queries import TaskPage
 from onthedot.schedules.rules import CronSchedule, DailySchedule, IntervalSchedule, OnceSchedule
 
 __all__ = [
     "App",
     "ArgumentError",
+    "AsyncFlowHandle",
     "AsyncTaskHandle",
     "AtMost",
     "BadLimit",
@@ -55,6 +62,9 @@ __all__ = [
     "DeclarationError",
     "DuplicateTask",
     "Explanation",
+    "FlowHandle",
+    "FlowProgress",
+    "Group",
     "IntervalSchedule",
     "OnTheDotError",
     "OnceSchedule",
@@ -66,18 +76,22 @@ __all__ = [
     "Retry",
     "Scheduler",
     "SchedulerStateError",
+    "Signal",
     "Snooze",
+    "StepChanged",
     "StoreBusy",
     "StoreError",
     "StoreFull",
     "StoreRefused",
     "StoreUnavailable",
+    "Takes",
     "Task",
     "TaskCancelled",
     "TaskConsumerRegistry",
     "TaskContext",
     "TaskError",
     "TaskFailed",
+    "TaskFailure",
     "TaskFunction",
     "TaskHandle",
     "TaskInfo",
@@ -91,6 +105,7 @@ __all__ = [
     "current_task",
     "get_scheduler",
     "get_scheduler_status",
+    "group",
     "start_scheduler",
     "stop_scheduler",
 ]

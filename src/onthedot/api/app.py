@@ -12,23 +12,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 from weakref import WeakSet
 
-from onthedot.api.functions import Call, NamedTask, ScheduledFunction, TaskFunction, new_tasks
+from onthedot.api.app_handles import AppHandles
+from onthedot.api.functions import NamedTask, ScheduledFunction, TaskFunction, new_tasks
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
 from onthedot.api.operations import AppOperations, SyncOperations
 from onthedot.api.schedules import Schedules, SyncSchedules
 from onthedot.clock.durations import Duration
 from onthedot.clock.protocol import Clock
 from onthedot.codec.body import Caps
-from onthedot.codec.untyped import decode_untyped_result
 from onthedot.definitions.consumers import BaseTaskConsumer
 from onthedot.definitions.registry import DefinitionRegistry
 from onthedot.engine.runner import Around
 from onthedot.errors import BadSchedule, DeclarationError, SchedulerStateError
 from onthedot.executors.contract import Executor
+from onthedot.flows.calls import Call
+from onthedot.flows.signals import KEEP
 from onthedot.model.executor_names import PROCESS, THREAD
 from onthedot.model.familiar_names import APP, missing_attribute
+from onthedot.model.flow_names import MAX_MEMBERS
 from onthedot.model.options import TaskOptions, parse_bound
 from onthedot.model.task import TaskInfo, check_name
+from onthedot.model.value_errors import SettingError
 from onthedot.observability.logs import LogObserver
 from onthedot.operations.explain import Explanation
 from onthedot.operations.task_queries import TaskFilter, TaskPage
@@ -63,7 +67,7 @@ class _Decorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
 
 
-class App(Generic[S]):
+class App(AppHandles, Generic[S]):
     """Declares tasks, adds them to a store and runs them.
 
     `operations` finds and changes tasks of all processes, `schedules` their schedules; `sync` has both for sync code.
@@ -86,6 +90,7 @@ class App(Generic[S]):
         poll_interval: How often a worker looks at the store without being notified.
         max_pending: How many tasks may be pending in all processes together; above it an add raises `StoreFull`.
         max_kept: How many ended tasks are kept at most.
+        max_flow: How many tasks one flow has at most before its last one, up to 100,000.
         executors: Your own executors by name, for the option `executor`.
         caps: The largest size of arguments and results.
         logger: Takes all log lines of the app, instead of the loggers ``onthedot.…``.
@@ -117,6 +122,7 @@ class App(Generic[S]):
         poll_interval: Duration = 10,
         max_pending: int | None = None,
         max_kept: int = 1_000_000,
+        max_flow: int = 10_000,
         executors: Mapping[str, Executor] | None = None,
         caps: Caps = _DEFAULT_CAPS,
         logger: logging.Logger | None = None,
@@ -141,6 +147,7 @@ class App(Generic[S]):
         if task_timeout is not None:
             options.setdefault("timeout", task_timeout)
         self._registry = DefinitionRegistry(options, tz, caps, config.executors)
+        self._registry.owner.max_flow = _check_max_flow(max_flow)
         self.runtime: Runtime = Runtime(config, self._registry)
         self._portal = self.runtime.portal
         self.schedules: Schedules = Schedules(self.runtime)
@@ -249,7 +256,7 @@ class App(Generic[S]):
         """
         made = new_tasks(self._portal, calls)
         many = self._portal.run_sync(lambda client: client.add_many(made.tasks, made.remote), adds=made.tasks)
-        return [call.sync_handle(new, added) for call, new, added in zip(made.calls, made.tasks, many, strict=True)]
+        return [TaskHandle(self._portal, *answer) for answer in made.answers(many)]
 
     async def enqueue_many(self, calls: Iterable[Call[R]]) -> list[AsyncTaskHandle[R]]:
         """Adds calls of any functions in one step; all are checked before the first is stored.
@@ -259,15 +266,25 @@ class App(Generic[S]):
         """
         made = new_tasks(self._portal, calls)
         many = await self._portal.run(lambda client: client.add_many(made.tasks, made.remote), adds=made.tasks)
-        return [call.async_handle(new, added) for call, new, added in zip(made.calls, made.tasks, many, strict=True)]
+        return [AsyncTaskHandle(self._portal, *answer) for answer in made.answers(many)]
 
-    def handle(self, uuid: str) -> TaskHandle[Any]:
-        """Returns the handle of any task, for sync code; its result is made of plain values. uuid: its id."""
-        return TaskHandle(self._portal, uuid, decode_untyped_result, added=False)
+    async def signal(
+        self,
+        name: str,
+        payload: object = None,
+        *,
+        id: str | None = None,  # noqa: A002 - as senders know it
+        keep: Duration = KEEP,
+    ) -> bool:
+        """Sends a signal to every task that waits under the name, now or later. False: its id is kept already.
 
-    def ahandle(self, uuid: str) -> AsyncTaskHandle[Any]:
-        """Returns the handle of any task, for async code; its result is made of plain values. uuid: its id."""
-        return AsyncTaskHandle(self._portal, uuid, decode_untyped_result, added=False)
+        Args:
+            name: Name of the signal.
+            payload: A value that the waiting task gets.
+            id: Makes a repeat harmless: the first payload per name and id is kept.
+            keep: How long it is kept, for tasks that wait later; at least 24 hours.
+        """
+        return await self.operations.signal(name, payload, id=id, keep=keep)
 
     # -- running
 
@@ -424,3 +441,9 @@ class App(Generic[S]):
     async def purge(self, limit: int = 10_000) -> int:
         """Deletes tasks past their retention, as workers do. limit: how many at most. Returns how many."""
         return await self.operations.purge(limit)
+
+
+def _check_max_flow(value: int) -> int:
+    if parse_bound(value, "max_flow") > MAX_MEMBERS:
+        raise SettingError(f"max_flow must be at most {MAX_MEMBERS:,}, not {value!r}")
+    return value

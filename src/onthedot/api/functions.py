@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar, Unpack, cast
 
+from onthedot.api.flow_handles import AppFlows
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
 from onthedot.client.portal import Portal
 from onthedot.codec.annotations import signature_of
@@ -17,6 +18,7 @@ from onthedot.definitions.new_task import check_conflict
 from onthedot.definitions.remote import RemoteDefinition
 from onthedot.definitions.sources import check_function
 from onthedot.errors import ArgumentError, DeclarationError
+from onthedot.flows.calls import Call
 from onthedot.model.familiar_names import FUNCTION, SCHEDULED, missing_attribute
 from onthedot.model.options import AddOptions, check_call
 from onthedot.model.value_errors import InvalidOption
@@ -24,84 +26,7 @@ from onthedot.stores.contract import Added, NewTask
 
 P = ParamSpec("P")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 C = TypeVar("C")
-
-
-class Call(Generic[R_co]):
-    """A call that has not been made, from ``send.s("ann")``: for ``app.delay_many``, ``ctx.spawn`` and schedules.
-
-    >>> from onthedot import App
-    >>> app = App("shop", store="memory://")
-    >>> @app.task
-    ... def double(number: int) -> int:
-    ...     return number * 2
-    >>> call = double.s(21)
-    >>> call
-    double(21)
-    >>> with app.background():
-    ...     call.delay().result(timeout=5)
-    42
-    """
-
-    __slots__ = ("_portal", "args", "call_options", "definition", "kwargs")
-
-    def __init__(
-        self,
-        portal: Portal,
-        definition: FunctionDefinition | RemoteDefinition,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        call_options: AddOptions,
-    ) -> None:
-        self._portal = portal
-        self.definition: FunctionDefinition | RemoteDefinition = definition
-        self.call_options: AddOptions = call_options
-        self.args: tuple[Any, ...] = args
-        self.kwargs: Mapping[str, Any] = kwargs
-
-    @property
-    def source(self) -> str:
-        """The source of its task."""
-        return self.definition.name
-
-    @property
-    def is_remote(self) -> bool:
-        """Its code is elsewhere."""
-        return self.definition.is_remote
-
-    def belongs_to(self, portal: Portal) -> bool:
-        """Whether its function is of the app that has this portal."""
-        return self._portal is portal
-
-    def new_task(self) -> NewTask:
-        return self.definition.new_task(self.args, self.kwargs, self.call_options)
-
-    def delay(self) -> TaskHandle[R_co]:
-        """Adds the call; it is stored when this returns. For sync code; async code awaits ``enqueue``."""
-        return self._enqueuer().delay(*self.args, **self.kwargs)
-
-    async def enqueue(self) -> AsyncTaskHandle[R_co]:
-        """Adds the call; it is stored when this returns."""
-        return await self._enqueuer().enqueue(*self.args, **self.kwargs)
-
-    def _enqueuer(self) -> Enqueuer[..., R_co]:
-        return Enqueuer(self._portal, self.definition, self.call_options)
-
-    def handle(self, uuid: str) -> TaskHandle[R_co]:
-        return TaskHandle(self._portal, uuid, self.definition.decode_result)
-
-    def sync_handle(self, new: NewTask, added: Added) -> TaskHandle[R_co]:
-        fresh = check_conflict(self.source, self.definition.options, new, added)
-        return TaskHandle(self._portal, added.uuid, self.definition.decode_result, fresh)
-
-    def async_handle(self, new: NewTask, added: Added) -> AsyncTaskHandle[R_co]:
-        fresh = check_conflict(self.source, self.definition.options, new, added)
-        return AsyncTaskHandle(self._portal, added.uuid, self.definition.decode_result, fresh)
-
-    def __repr__(self) -> str:
-        shown = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwargs.items())]
-        return f"{self.source}({', '.join(shown)})"
 
 
 class NewTasks(NamedTuple, Generic[R]):
@@ -111,6 +36,13 @@ class NewTasks(NamedTuple, Generic[R]):
     tasks: list[NewTask]
     remote: set[str]
 
+    def answers(self, many: Sequence[Added]) -> list[tuple[str, Callable[[bytes], Any], bool]]:
+        """For each handle: uuid, decoder of the result, and whether the task is new."""
+        return [
+            (added.uuid, call.decode_result, check_conflict(call.source, call.definition.options, new, added))
+            for call, new, added in zip(self.calls, self.tasks, many, strict=True)
+        ]
+
 
 def new_tasks(portal: Portal, calls: Iterable[Call[R]]) -> NewTasks[R]:
     """portal: of the app to which they are added."""
@@ -118,11 +50,11 @@ def new_tasks(portal: Portal, calls: Iterable[Call[R]]) -> NewTasks[R]:
     for call in calls:
         if not isinstance(call, Call):
             raise ArgumentError(f"{call!r} is no call; write f.s(…), as in app.delay_many([send.s('ann'), build.s()])")
-        if not call.belongs_to(portal):
+        if call.origin().portal is not portal:
             raise ArgumentError(f"{call!r} is a call of another app, which adds it: {call.source}.delay_many([…])")
         made.calls.append(call)
-        made.tasks.append(call.new_task())
-        if call.is_remote:
+        made.tasks.append(call.single_task())
+        if call.definition.is_remote:
             made.remote.add(call.source)
     return made
 
@@ -211,7 +143,7 @@ class Enqueuer(Generic[P, R]):
                 f"{name}.s(…): a call that is not made joins nothing; write {name}.delay(…), or delay_many([…])"
             )
         self._definition.bind(args, kwargs)
-        return Call(self._portal, self._definition, args, kwargs, self._call_options)
+        return Call(AppFlows(self._portal), self._definition, args, kwargs, self._call_options)
 
     def _new_task(self, call: Mapping[str, Any] | tuple[Any, ...] | Call[R]) -> NewTask:
         definition = self._definition
@@ -225,6 +157,7 @@ class Enqueuer(Generic[P, R]):
                     f"{definition.name}: {call!r} is a call of another task; app.delay_many and app.enqueue_many take "
                     "calls of any tasks"
                 )
+            call.single_task()  # refuses one that is linked
             return definition.new_task(call.args, call.kwargs, {**self._call_options, **call.call_options})
         if isinstance(call, Mapping):
             return definition.new_task((), call, self._call_options)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from onthedot.client.client import StoreClient
 from onthedot.client.portal import Portal
+from onthedot.clock.durations import Duration
 from onthedot.errors import SchedulerStateError, TaskError
+from onthedot.flows.signals import KEEP, new_signal
 from onthedot.model.failures import error_from_record, read_result
 from onthedot.model.familiar_names import HANDLE, missing_attribute
 from onthedot.model.task import TaskInfo, TaskState
@@ -86,6 +88,25 @@ class AsyncTaskHandle(_Handle, Generic[R_co]):
         """Runs a failed or cancelled task again. Returns whether it is alive now."""
         return bool(await self._portal.run(lambda client: client.operations.retry(self.uuid)))
 
+    async def signal(
+        self,
+        name: str,
+        payload: object = None,
+        *,
+        id: str | None = None,  # noqa: A002 - as senders know it
+        keep: Duration = KEEP,
+    ) -> bool:
+        """Sends a signal to this task alone: ``ctx.wait_for(name)`` in it returns the payload.
+
+        Args:
+            name: Name of the signal.
+            payload: A value that the waiting task gets.
+            id: Makes a repeat harmless: the first payload per name and id is kept, and the repeat returns False.
+            keep: How long it is kept, if the task waits later; at least 24 hours.
+        """
+        signal = new_signal(name, payload, id, keep, to=self.uuid)
+        return await self._portal.run(lambda client: client.operations.signals.send(signal))
+
     async def _end(self, timeout: float | None) -> Record:
         return await self._portal.run(lambda client: client.wait_for_end(self.uuid, timeout), waits=True)
 
@@ -135,6 +156,25 @@ class TaskHandle(_Handle, Generic[R_co]):
         """Runs a failed or cancelled task again. Returns whether it is alive now."""
         return bool(self._portal.run_sync(lambda client: client.operations.retry(self.uuid)))
 
+    def signal(
+        self,
+        name: str,
+        payload: object = None,
+        *,
+        id: str | None = None,  # noqa: A002 - as senders know it
+        keep: Duration = KEEP,
+    ) -> bool:
+        """Sends a signal to this task alone: ``ctx.wait_for(name)`` in it returns the payload.
+
+        Args:
+            name: Name of the signal.
+            payload: A value that the waiting task gets.
+            id: Makes a repeat harmless: the first payload per name and id is kept, and the repeat returns False.
+            keep: How long it is kept, if the task waits later; at least 24 hours.
+        """
+        signal = new_signal(name, payload, id, keep, to=self.uuid)
+        return self._portal.run_sync(lambda client: client.operations.signals.send(signal))
+
     def _end(self, timeout: float | None) -> Record:
         if self._portal.on_worker_loop():
             raise SchedulerStateError(
@@ -146,9 +186,12 @@ class TaskHandle(_Handle, Generic[R_co]):
         async def wait(client: StoreClient) -> Record:
             if blocks:
                 client.report_blocked_loop(self.uuid)
-            return await client.wait_for_end(self.uuid, timeout)
+            return await self._wait(client, timeout)
 
         return self._portal.run_sync(wait, waits=True)
+
+    async def _wait(self, client: StoreClient, timeout: float | None) -> Record:
+        return await client.wait_for_end(self.uuid, timeout)
 
 
 async def as_completed(

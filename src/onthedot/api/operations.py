@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
+from onthedot.api.flow_handles import AsyncFlowHandle, FlowHandle
 from onthedot.api.schedules import SyncSchedules
 from onthedot.client.portal import Portal
+from onthedot.clock.durations import Duration
+from onthedot.codec.untyped import decode_untyped_result
+from onthedot.flows.signals import KEEP, new_signal
 from onthedot.model.task import TaskInfo
 from onthedot.operations.explain import Explanation
 from onthedot.operations.failures import FailureGroup
@@ -50,6 +54,14 @@ class AppOperations:
 
     def __init__(self, portal: Portal) -> None:
         self._portal = portal
+
+    def flow(self, uuid: str) -> AsyncFlowHandle[Any]:
+        """Returns the handle of a flow; its result is made of plain values. Also ``app.aflow(uuid)``.
+
+        Args:
+            uuid: The id of the flow.
+        """
+        return AsyncFlowHandle(self._portal, uuid, decode_untyped_result, added=False)
 
     async def get(self, uuid: str) -> TaskInfo:
         """Returns a task, with its result if it has one. Raises TaskNotFound.
@@ -109,6 +121,25 @@ class AppOperations:
         """
         return await self._portal.run(lambda client: client.operations.cancel(*uuids, reason=reason))
 
+    async def signal(
+        self,
+        name: str,
+        payload: object = None,
+        *,
+        id: str | None = None,  # noqa: A002 - as senders know it
+        keep: Duration = KEEP,
+    ) -> bool:
+        """Sends a signal to every task that waits under the name, now or later. False: its id is kept already.
+
+        Args:
+            name: Name of the signal.
+            payload: A value that the waiting task gets.
+            id: Makes a repeat harmless: the first payload per name and id is kept.
+            keep: How long it is kept, for tasks that wait later; at least 24 hours.
+        """
+        signal = new_signal(name, payload, id, keep)
+        return await self._portal.run(lambda client: client.operations.signals.send(signal))
+
     async def pause(self, source: str, key: str | None = None, reason: str = "") -> None:
         """Starts no more tasks of a source until `resume`; running tasks go on.
 
@@ -163,6 +194,9 @@ class SyncOperations:
         """The object itself, so that sync code reads like async code."""
         return self
 
+    def flow(self, uuid: str) -> FlowHandle[Any]:
+        return FlowHandle(self._portal, uuid, decode_untyped_result, added=False)
+
     def get(self, uuid: str) -> TaskInfo:
         return self._portal.run_sync(lambda client: client.operations.get(uuid))
 
@@ -186,6 +220,17 @@ class SyncOperations:
 
     def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
         return self._portal.run_sync(lambda client: client.operations.cancel(*uuids, reason=reason))
+
+    def signal(
+        self,
+        name: str,
+        payload: object = None,
+        *,
+        id: str | None = None,  # noqa: A002 - as senders know it
+        keep: Duration = KEEP,
+    ) -> bool:
+        signal = new_signal(name, payload, id, keep)
+        return self._portal.run_sync(lambda client: client.operations.signals.send(signal))
 
     def pause(self, source: str, key: str | None = None, reason: str = "") -> None:
         self._portal.run_sync(lambda client: client.operations.pause(source, key, reason))

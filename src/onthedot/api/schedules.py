@@ -7,11 +7,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
-from onthedot.api.functions import Call
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
 from onthedot.clock.durations import Duration
 from onthedot.codec.untyped import decode_untyped_result
 from onthedot.errors import BadSchedule
+from onthedot.flows.calls import Call
 from onthedot.model.familiar_names import SCHEDULE
 from onthedot.model.task import Task, check_name
 from onthedot.operations.schedule_preview import PlannedRun
@@ -96,7 +96,7 @@ class _ScheduleBuilder:
         if isinstance(call, Call):
             if wrong := [name for name in _ONE_CALL if name in call.call_options]:
                 raise BadSchedule(f"{where}: options({wrong[0]}=…) is for one call; the schedule says when it runs")
-            return call.new_task()
+            return call.single_task()
         if isinstance(call, Task):  # as a consumer's produce() makes it
             return self._runtime.registry.consumer_by_name(call.source).new_task_from(call, timed=False)
         raise BadSchedule(

@@ -41,6 +41,12 @@ _COMMANDS: dict[str, Lazy | dict[str, Lazy]] = {
     "dev": Lazy("dev:dev", "Run tasks while you write them: reloads when you save."),
     "doctor": Lazy("doctor:doctor", "Check this machine, the store and the workers."),
     "failed": Lazy("failed:failed", "Failed tasks, grouped by error."),
+    "flow": {
+        "cancel": Lazy("flow:cancel", "Cancel all tasks of a flow."),
+        "list": Lazy("flow:list_flows", "Flows, newest first."),
+        "retry": Lazy("flow:retry", "Run the failed tasks of a flow again, and what waited for them."),
+        "show": Lazy("flow:show", "A flow: its tasks by state, the first failures, and its waits."),
+    },
     "move": Lazy("move:move", "Move pending tasks to another store, while workers run."),
     "schedule": {
         "delete": Lazy("schedule:delete", "Delete a schedule that was put at run time, or an orphan."),
@@ -54,6 +60,10 @@ _COMMANDS: dict[str, Lazy | dict[str, Lazy]] = {
         "check": Lazy("schema:check", "Check that the store's schema is that of this version."),
         "install": Lazy("schema:install", "Create or upgrade the store's schema."),
         "print": Lazy("schema:print_schema", "Print the schema as SQL, or the rights of a restricted user."),
+    },
+    "signal": {
+        "list": Lazy("signal:list_signals", "Signals that are kept, or tasks that wait for them."),
+        "send": Lazy("signal:send", "Send a signal to the tasks that wait for it."),
     },
     "source": {
         "limit": Lazy("source:limit", "Limit how many tasks of a source or key run at once or start in a time."),

@@ -161,10 +161,11 @@ def _call(
     hints: dict[str, Any] = {}
     if (function := getattr(source, "function", None)) is not None:
         hints = get_type_hints(function)
-    return task, _parse(arguments, hints)
+    return task, parse_arguments(arguments, hints)
 
 
-def _parse(arguments: tuple[str, ...], hints: dict[str, Any]) -> dict[str, Any]:
+def parse_arguments(arguments: tuple[str, ...], hints: dict[str, Any]) -> dict[str, Any]:
+    """Values by name, from K=V and K:=JSON. hints: types of texts, by name."""
     given: dict[str, Any] = {}
     for text in arguments:
         found = _ARGUMENT.fullmatch(text)

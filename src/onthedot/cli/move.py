@@ -14,6 +14,7 @@ from onthedot.cli.output import screen, write_json
 from onthedot.cli.table import Column, number
 from onthedot.cli.target import check_exists, target
 from onthedot.clock.system import SystemClock
+from onthedot.errors import shortened_list
 from onthedot.operations.humanize import plural
 from onthedot.operations.move import Move, MoveResult, movable
 from onthedot.runtime.settings import store_url
@@ -107,6 +108,11 @@ def _report(result: MoveResult, to: str) -> None:
         click.echo(f"{result.cancelled} were cancelled on their way")
     if result.running:
         click.echo(f"{result.running} run and stay; requeued ones are moved by another run, or with --wait")
+    if result.durable:
+        shown = shortened_list(result.durable)
+        click.echo(
+            f"{plural(len(result.durable), 'durable task stays', 'durable tasks stay')}, to finish here: {shown}"
+        )
     for uuid, other in result.kept.items():
         click.echo(f"task {uuid} stays: its unique key is that of {other} there")
     if result.arriving:

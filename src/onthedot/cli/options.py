@@ -95,6 +95,16 @@ def time_ago(_: click.Context, __: click.Parameter, value: str | None) -> dateti
     return moment(value, "neither a time ago (30s, 10m, 1h, 7d) nor")
 
 
+def duration(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
+    """Parse a time ("90s", "24h", "7d") as seconds."""
+    if value is None:
+        return None
+    found = _TIME_AGO.fullmatch(value.strip())
+    if found is None:
+        raise click.BadParameter(f"{value!r} is no time; write 90s, 10m, 24h or 7d")
+    return float(found[1]) * _UNITS[found[2]]
+
+
 def moment(value: str, problem: str = "not") -> datetime:
     """Parse ISO 8601; without a zone it is local time."""
     try:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _GAP = "  "  # between columns
 _COLOURS = {
     "succeeded": "green", "failed": "red", "cancelled": "yellow", "running": "cyan", "ready": "bold",
-    "scheduled": "dim", "✓": "green", "✗": "red", "paused": "yellow", "orphan": "red", "over": "dim",
+    "scheduled": "dim", "waiting": "blue", "✓": "green", "✗": "red", "paused": "yellow", "orphan": "red", "over": "dim",
 }  # fmt: skip
 
 

@@ -59,8 +59,10 @@ def run_times_text(each: SourceInfo) -> tuple[str, str]:
 
 
 def source_notes(out: Screen, each: SourceInfo) -> list[str]:
-    """Its limits and its pauses."""
+    """Its limits, its pauses and its tasks that wait."""
     notes = [limits_text(each)]
+    if each.waiting:
+        notes.append(f"{plural(each.waiting, 'task waits', 'tasks wait')} for a signal or other tasks")
     if pauses := pauses_text(out, each):
         notes.append(f"paused {pauses}")
     return [note for note in notes if note]

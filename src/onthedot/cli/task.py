@@ -22,11 +22,12 @@ from onthedot.operations import Operations
 from onthedot.operations.explain import Explanation, ExplanationReason
 from onthedot.operations.humanize import duration_text, from_now, plural, suffix
 from onthedot.operations.task_queries import TaskFilter, TaskPage
+from onthedot.operations.waits import StepInfo
 
 _MAX_RESULT = 2000  # characters shown
 _MAX_REMARK = 200
 _TRY = 3  # the place of that column, which is left out if every task is in its first attempt
-_ALIVE = ("scheduled", "ready", "running")
+_ALIVE = ("scheduled", "ready", "running", "waiting")
 _NO_RESULT = {"expired": "is not kept any more", "not_stored": "could not be stored; the worker's log says why"}
 
 _MAX_SORTED = 10_000  # tasks that are read to sort them
@@ -126,9 +127,9 @@ def _remark(out: Screen, info: TaskInfo) -> str:
 @click.argument("uuid")
 def show(options: GlobalOptions, uuid: str) -> None:
     """All that is known about a task; the last or first characters of its uuid are enough."""
-    info = with_operations(options, lambda operations: _get(operations, uuid))
+    info, steps = with_operations(options, lambda operations: _get(operations, uuid))
     if options.json:
-        write_json(_in_utc(info).to_dict())
+        write_json(_in_utc(info).to_dict() | {"steps": steps})
         return
     out = screen(utc=options.utc)
     attempts = (
@@ -146,6 +147,10 @@ def show(options: GlobalOptions, uuid: str) -> None:
     ]  # fmt: skip
     rows = [[name, str(value)] for name, value in facts if value not in ("", None, "-")]
     out.table(("", Column("", wrap=True)), rows)
+    if steps:
+        click.echo("\nsteps:")
+        columns = (Column("NAME", least=12), number("BYTES"), Column("", least=16))
+        out.table(columns, [[each.name, f"{each.size:,}", _step_text(out, each)] for each in steps])
     if info.result_status == "stored":
         text = info.result if isinstance(info.result, str) else _json(info.result)
         click.echo(f"\nresult:\n{clean_lines(text[:_MAX_RESULT])}")
@@ -166,8 +171,19 @@ def _moment(out: Screen, at: datetime | None) -> str:
     return f"{out.moment(at)} ({from_now(at)})"
 
 
-async def _get(operations: Operations, uuid: str) -> TaskInfo:
-    return await operations.get(await operations.tasks.complete_uuid(uuid))
+def _step_text(out: Screen, step: StepInfo) -> str:
+    parts = [
+        step.type,
+        suffix("since ", "" if step.since is None else out.moment(step.since)),
+        suffix("until ", "" if step.until is None else out.moment(step.until)),
+        suffix("signal ", step.signal),
+    ]
+    return ", ".join(filter(None, parts))
+
+
+async def _get(operations: Operations, uuid: str) -> tuple[TaskInfo, list[StepInfo]]:
+    whole = await operations.tasks.complete_uuid(uuid)
+    return await operations.get(whole), await operations.steps(whole)
 
 
 def _json(value: object) -> str:

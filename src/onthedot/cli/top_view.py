@@ -34,10 +34,11 @@ def _head(out: Screen, title: str, frame: LiveSnapshot) -> list[str]:
     running = sum(each.running for each in frame.sources)
     failed = sum(each.failed for each in frame.sources)
     scheduled = sum(each.scheduled for each in frame.sources)
+    waiting = sum(each.waiting for each in frame.sources)
     rates = [f"{name} {getattr(frame.rates, name):.1f}/s" for name in ("done", "failed", "retried", "started")]
     lines = [
         f"{out.moment(frame.at)} · {title}",
-        f"{ready} ready · {running} running · {scheduled} scheduled · {failed} failed",
+        f"{ready} ready · {running} running · {scheduled} scheduled · {waiting} waiting · {failed} failed",
         " · ".join(rates),
         f"{sparkline(frame.history)} ended/s, most {max(frame.history, default=0)}",
     ]

@@ -1,10 +1,11 @@
 """The stored form of a call and of a result, for code that knows the function's signature and for code that does not.
 
 A body is ``{"args": {…}, "open": {…}, "at": "…", "for": …, "label": "…", "meta": {…}}``; empty parts are left out. A
-result is ``{"value": …}``, ``{"open": …}``, or nothing at all for None. ``args`` and ``value`` are written and read by
-the annotations. ``open`` and ``meta`` carry their types with them (`tagged_json`): they hold arguments without an
-annotation or with one that leaves types open, and values that the annotation allows but would change (a tuple for
-``Sequence``).
+task of a flow also has ``inputs``: the results that it needs; before it runs, they become ``results``. A result is
+``{"value": …}``, ``{"open": …}``, ``{"many": […]}`` for the results of a group, or nothing at all for None. ``args``
+and ``value`` are written and read by the annotations. ``open`` and ``meta`` carry their types with them
+(`tagged_json`): they hold arguments without an annotation or with one that leaves types open, and values that the
+annotation allows but would change (a tuple for ``Sequence``).
 
 Every value is decoded again and compared before it is stored, except where its types prove that it comes back equal.
 """
@@ -62,6 +63,31 @@ class Caps:
 DEFAULT_CAPS = Caps()
 
 
+class Inputs(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The relation of a task's arguments to the flow that it belongs to.
+
+    args: by name, the number of the member whose result it is, or a list of elements: a number, a range of numbers as
+        ``[first, last]``, or a stored plain value
+    failures: arguments that get the first failure of the flow
+    after: numbers and ranges of members that it only follows
+    total: of the flow's last task: how many tasks the flow has, without joins and handlers
+    members: of the flow's last task: how many numbers its members have, joins included
+    collects: failures of members take the place of their results
+    stops: its failure cancels the members that have not started
+    starts: the flow has a start signal
+    """
+
+    flow: str
+    args: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    failures: tuple[str, ...] = ()
+    after: tuple[Any, ...] = ()
+    total: int = 0
+    members: int = 0
+    collects: bool = False
+    stops: bool = False
+    starts: bool = False
+
+
 class Headers(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """The values that a body carries beside the arguments."""
 
@@ -69,6 +95,8 @@ class Headers(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkn
     scheduled_for: int | None = msgspec.field(default=None, name="for")
     label: str = ""
     metadata: dict[str, Any] | None = msgspec.field(default=None, name="meta")
+    inputs: Inputs | None = None
+    results: dict[str, msgspec.Raw] | None = None  # by argument
 
 
 NO_HEADERS = Headers()
@@ -86,6 +114,10 @@ class StoredResult(Struct, omit_defaults=True, forbid_unknown_fields=True):
 
     value: Any = ABSENT
     open: Any = ABSENT
+    many: list[msgspec.Raw] = ABSENT  # the stored results of a group's members
+
+
+EMPTY_RESULT = b"{}"  # None, as an element
 
 
 def write_body(name: str, typed: dict[str, object], tagged: Any, headers: Headers, caps: Caps) -> bytes:
@@ -116,7 +148,14 @@ def _with_headers(body: StoredBody, headers: Headers, name: str, caps: Caps) -> 
     except Unstorable as error:
         raise refusal(name, f"its {part}", error.path(f"$.{part}"), error, caps) from None
     return StoredBody(
-        body.args, body.open, at=headers.at, scheduled_for=headers.scheduled_for, label=label, metadata=metadata
+        body.args,
+        body.open,
+        at=headers.at,
+        scheduled_for=headers.scheduled_for,
+        label=label,
+        metadata=metadata,
+        inputs=headers.inputs,
+        results=headers.results,
     )
 
 
@@ -127,7 +166,13 @@ def read_headers(stored: Any) -> Headers:
         metadata = from_tagged(stored.metadata)
     if not isinstance(metadata, dict | None):
         raise TypeError("the metadata is no object")
-    headers = Headers(at=stored.at, scheduled_for=stored.scheduled_for, label=stored.label, metadata=metadata)
+    headers = Headers(
+        at=stored.at,
+        scheduled_for=stored.scheduled_for,
+        label=stored.label,
+        metadata=metadata,
+        inputs=stored.inputs,
+    )
     return NO_HEADERS if headers == NO_HEADERS else headers
 
 
@@ -161,13 +206,15 @@ def _stored_result(value: object, codec: ValueCodec, caps: Caps, name: str) -> t
 
 def load_result(data: bytes, read: Callable[[bytes], Any], classes: Classes | None) -> object:
     """The value of stored bytes; Undecodable if they are no result."""
-    if not data:
+    if not data or data == EMPTY_RESULT:
         return None
     try:
         stored = read(data)
         value = stored.value
         if stored.open is not ABSENT:
             value = from_tagged(stored.open, classes)
+        elif stored.many is not ABSENT:
+            value = [load_result(item, read, classes) for item in map(bytes, stored.many)]
     except Exception as error:
         raise Undecodable(f"the stored result cannot be read: {error}") from error
     if value is ABSENT:

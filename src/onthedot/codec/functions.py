@@ -39,6 +39,7 @@ from onthedot.codec.body import (
     write_body,
     write_result,
 )
+from onthedot.codec.results import ResultReader
 from onthedot.codec.tagged_json import Unstorable
 from onthedot.errors import ArgumentError, DeclarationError
 
@@ -67,6 +68,23 @@ class _SignatureCodec:
         if False not in typed:
             self.read = _body_reader(self.bound, strict=True)
         self.round_trips = RoundTripCache([self.values[name] for name in self.bound.__struct_fields__])
+        self._result_readers: dict[str, ResultReader] = {}
+
+    def result_reader(self, name: str) -> ResultReader:
+        """For an argument that is the result of another task."""
+        known = self._result_readers.get(name)
+        if known is None:
+            known = self._result_readers[name] = ResultReader(self.values[name].annotation)
+        return known
+
+    def read_results(self, results: Mapping[str, msgspec.Raw]) -> dict[str, object]:
+        given: dict[str, object] = {}
+        for name, data in results.items():
+            try:
+                given[name] = self.result_reader(name).read(data, f"$.{name}")
+            except Exception as error:
+                raise _BadArgument(name, str(error)) from error
+        return given
 
 
 class FunctionCodec:
@@ -158,6 +176,18 @@ class FunctionCodec:
             (typed if by_annotation else tagged)[name] = form
         return write_body(self.name, typed, tagged, headers, self.caps)
 
+    def encode_given(self, given: Mapping[str, object], headers: Headers) -> bytes:
+        """The body of a call whose other arguments are results of tasks. given: as `bind` returns it."""
+        return self._encode_each(self._resolved or self._resolve(), given, headers)
+
+    def store_item(self, name: str, value: object, index: int) -> msgspec.Raw:
+        """A plain element in a list of results that is the argument `name`."""
+        try:
+            return (self._resolved or self._resolve()).result_reader(name).store_item(value, index, self.caps.depth)
+        except Unstorable as error:
+            path = error.path(f"$.{name}[{index}]")
+            raise refusal(self.name, f"argument {name!r}", path, error, self.caps) from None
+
     def decode(self, body: bytes) -> tuple[dict[str, object], Headers]:
         """The arguments by name, and the headers; Undecodable for anything that `encode` does not write."""
         if body == _NO_ARGUMENTS and not self.required:
@@ -178,7 +208,10 @@ class FunctionCodec:
     def _decode_each(self, signature: _SignatureCodec, body: bytes) -> tuple[dict[str, object], Headers]:
         try:
             stored = signature.read_any(body)
-            given = self._load(signature.values, _given(stored.args), stored.open)
+            given = _given(stored.args)
+            if stored.results is not None:
+                given |= signature.read_results(stored.results)
+            given = self._load(signature.values, given, stored.open)
             return given, read_headers(stored)
         except _BadArgument as error:
             raise Undecodable(f"{self.name}: the stored arguments cannot be read: {error}", error.name) from error

@@ -20,6 +20,7 @@ from onthedot.codec.body import (
     write_body,
     write_result,
 )
+from onthedot.codec.results import load_untyped
 from onthedot.codec.tagged_json import Unstorable, from_tagged, to_tagged, type_name
 from onthedot.errors import ArgumentError
 
@@ -57,6 +58,8 @@ def decode_untyped(body: bytes) -> tuple[dict[str, object], Headers]:
         given = {} if stored.args is ABSENT else dict(stored.args)
         if stored.open is not ABSENT:
             given |= from_tagged(stored.open, None)
+        if stored.results is not None:
+            given |= {name: load_untyped(data) for name, data in stored.results.items()}
         return given, read_headers(stored)
     except Exception as error:
         raise Undecodable(f"the stored arguments cannot be read: {error}") from error

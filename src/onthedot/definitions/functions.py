@@ -5,11 +5,14 @@ from __future__ import annotations
 import inspect
 import string
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
+
+from msgspec import Raw
 
 from onthedot.codec.body import Caps, Headers
 from onthedot.codec.functions import FunctionCodec
-from onthedot.definitions.new_task import NO_OPTIONS, TaskOwner, TaskTemplate, new_task, task_policy
+from onthedot.definitions.new_task import NO_OPTIONS, FlowHeaders, TaskOwner, TaskTemplate, new_task, task_policy
 from onthedot.definitions.sources import module_of
 from onthedot.errors import DeclarationError
 from onthedot.model.executor_names import ASYNC, THREAD
@@ -36,7 +39,7 @@ class FunctionDefinition:
         self.encode: Callable[[object], bytes] = self.codec.encode_result
         self.decode_result: Callable[[bytes], Any] = self.codec.decode_result
         self.is_async: bool = inspect.iscoroutinefunction(function)
-        self._owner = owner
+        self.owner: TaskOwner = owner
         self._defaults = {
             parameter.name: parameter.default
             for parameter in inspect.signature(function).parameters.values()
@@ -67,7 +70,7 @@ class FunctionDefinition:
 
     @property
     def executor(self) -> str:
-        return self.options.executor or (ASYNC if self.is_async else self._owner.sync_executor)
+        return self.options.executor or (ASYNC if self.is_async else self.owner.sync_executor)
 
     def max_running(self) -> int | None:
         return None
@@ -86,13 +89,24 @@ class FunctionDefinition:
         """Binds, checks and encodes, before anything is stored."""
         if self._is_plain and not call_options:  # no key, lane, label or time to compute
             policy = self._plain_policy
-            if policy is None or policy.reply_to is not self._owner.client:
+            if policy is None or policy.reply_to is not self.owner.client:
                 policy = self._plain_policy = task_policy(self._template, NO_OPTIONS)
-            return NewTask(self._owner.new_uuid(), self.name, self.codec.encode(args, kwargs), policy=policy)
+            return NewTask(self.owner.new_uuid(), self.name, self.codec.encode(args, kwargs), policy=policy)
         arguments = {**self._defaults, **self.codec.bind(args, kwargs)}
         return new_task(
             self._template, arguments, call_options, lambda headers: self.codec.encode(args, kwargs, headers)
         )
+
+    def linked_task(
+        self, arguments: Mapping[str, Any], known: Mapping[str, Any], call_options: AddOptions, flow: FlowHeaders
+    ) -> NewTask:
+        """Makes a member of a flow. arguments: as `bind` returns them; known: those that are no results of others."""
+        encode = partial(self.codec.encode_given, known)
+        return new_task(self._template, {**self._defaults, **arguments}, call_options, encode, flow=flow)
+
+    def store_item(self, name: str, value: object, index: int) -> Raw:
+        """A plain element in a list of results."""
+        return self.codec.store_item(name, value, index)
 
 
 def _check_template(name: str, option: str, template: str, parameters: tuple[str, ...]) -> None:

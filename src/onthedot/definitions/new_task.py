@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+from msgspec import Raw
+from msgspec.structs import replace
 
 from onthedot.clock.durations import to_duration_ms, to_seconds
 from onthedot.clock.epoch import to_ms
-from onthedot.codec.body import NO_HEADERS, Caps, Headers
+from onthedot.codec.body import NO_HEADERS, Caps, Headers, Inputs
 from onthedot.codec.untyped import encode_untyped
 from onthedot.errors import ArgumentError, DuplicateTask
 from onthedot.model.executor_names import THREAD
@@ -31,6 +34,7 @@ class TaskOwner:
 
     new_uuid: Callable[[], str] = new_uuid
     sync_executor: str = THREAD  # of functions that are not async and name no executor
+    max_flow: int = 10_000  # tasks of one flow
 
     def __post_init__(self) -> None:
         self.renew_client()
@@ -38,6 +42,13 @@ class TaskOwner:
     def renew_client(self) -> None:
         """Another name of this process, which receives the hints about the ends of tasks added here."""
         self.client: str = self.new_uuid()
+
+
+class FlowHeaders(NamedTuple):
+    """Arguments of a member that are results of others: to be read, or known already."""
+
+    inputs: Inputs | None
+    results: dict[str, Raw] | None
 
 
 @dataclass(eq=False, slots=True)
@@ -61,18 +72,22 @@ def new_task(
     call_options: AddOptions = NO_OPTIONS,
     encode: Callable[[Headers], bytes] | None = None,
     now: float = 0,
+    flow: FlowHeaders | None = None,
 ) -> NewTask:
     """Makes a task of arguments that are bound already.
 
     arguments: by name, with defaults
     encode: writes the arguments with these headers; None: without a signature
     now: by the clock of the caller; an `at` of the current millisecond that has passed is due at once
+    flow: of a member of a flow
     """
     unique = unique_key(template, arguments, call_options)
     label = call_options.get("label")
     if label is None:
         label = render_template(template.source, "label", template.options.label, arguments)
     headers = build_headers(call_options, label)
+    if flow is not None:
+        headers = replace(headers, inputs=flow.inputs, results=flow.results)
     body = encode_untyped(arguments, headers, name=template.source) if encode is None else encode(headers)
     lane, cost = (None, 1.0) if template.limits is None else template.limits.lane(arguments)
     at, after = due_time(call_options, now)

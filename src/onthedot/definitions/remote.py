@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from onthedot.codec.untyped import decode_untyped_result
-from onthedot.definitions.new_task import NO_OPTIONS, TaskOwner, TaskTemplate, new_task, new_task_from
+from msgspec import Raw
+
+from onthedot.codec.body import DEFAULT_CAPS, refusal
+from onthedot.codec.results import store_untyped_item
+from onthedot.codec.tagged_json import Unstorable
+from onthedot.codec.untyped import decode_untyped_result, encode_untyped
+from onthedot.definitions.new_task import NO_OPTIONS, FlowHeaders, TaskOwner, TaskTemplate, new_task, new_task_from
 from onthedot.errors import ArgumentError
 from onthedot.model.limits import LimitDefinitions
 from onthedot.model.options import AddOptions, ResolvedOptions
@@ -24,6 +30,7 @@ class RemoteDefinition:
     def __init__(
         self, owner: TaskOwner, name: str, options: ResolvedOptions, limits: LimitDefinitions | None = None
     ) -> None:
+        self.owner: TaskOwner = owner
         self.name = name
         self.options = options
         self.is_remote: bool = limits is None
@@ -49,6 +56,21 @@ class RemoteDefinition:
                 "so two equal calls could differ; give it a key, as in unique='2026-11-16'"
             )
         return new_task(self._template, arguments, call_options)
+
+    def linked_task(
+        self, arguments: Mapping[str, Any], known: Mapping[str, Any], call_options: AddOptions, flow: FlowHeaders
+    ) -> NewTask:
+        """Makes a member of a flow. arguments: as `bind` returns them; known: those that are no results of others."""
+        encode = partial(encode_untyped, known, name=self.name)
+        return new_task(self._template, arguments, call_options, encode, flow=flow)
+
+    def store_item(self, name: str, value: object, index: int) -> Raw:
+        """A plain element in a list of results."""
+        try:
+            return store_untyped_item(value, DEFAULT_CAPS.depth)
+        except Unstorable as error:
+            path = error.path(f"$.{name}[{index}]")
+            raise refusal(self.name, f"argument {name!r}", path, error, DEFAULT_CAPS) from None
 
     def new_task_from(self, task: Task, now: float = 0, *, timed: bool = True) -> NewTask:
         return new_task_from(self._template, task, now, timed=timed)

@@ -51,6 +51,7 @@ class Sources:
         self.get: Callable[[str], Source | None] = self.by_name.get
         self.max_pending: dict[str, int] = {}  # of the sources that have one
         self._watchers: list[Callable[[], None]] = []
+        self._builtin: set[str] = set()
         self.known: frozenset[str] = frozenset()
 
     def put(self, source: Source, *aliases: str) -> None:
@@ -61,6 +62,11 @@ class Sources:
                 self.max_pending[name] = source.options.max_pending
         self._changed()
 
+    def put_builtin(self, source: Source) -> None:
+        """A source of this project: every worker runs it, and no list of the user's sources has it."""
+        self._builtin.add(source.name)
+        self.put(source)
+
     def remove(self, name: str) -> None:
         self.by_name.pop(name, None)
         self.max_pending.pop(name, None)
@@ -69,8 +75,13 @@ class Sources:
     def items(self) -> list[tuple[str, Source]]:
         return list(self.by_name.items())
 
+    def of_code(self) -> list[tuple[str, Source]]:
+        """Those of the user's code, by name."""
+        return [(name, source) for name, source in self.by_name.items() if name not in self._builtin]
+
     def __iter__(self) -> Iterator[Source]:
-        return iter(dict.fromkeys(self.by_name.values()))
+        """Those of the user's code."""
+        return iter(dict.fromkeys(source for _, source in self.of_code()))
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Calls back after every change. Returns a function that ends this."""

@@ -10,7 +10,8 @@ _KEEP = 7 * 86_400_000  # ms, for sources that this process does not know
 KEEP_FAILED = 30 * 86_400_000
 
 
-def outcome_for_chore(record: Record, lease: Lease, source: Source | None) -> Ended:
+def outcome_for_chore(record: Record, lease: Lease, source: Source | None, reason: str = "") -> Ended:
+    """reason: of a task with links, where there is more to say than its record does."""
     keep = _KEEP
     keep_failed = KEEP_FAILED
     if source is not None:
@@ -28,6 +29,8 @@ def outcome_for_chore(record: Record, lease: Lease, source: Source | None) -> En
             reason = "its record cannot be read; `onthedot doctor` shows what the store has of it"
             return Ended(lease, "failed", encode_reason(reason, error_type=UNDECODABLE_RECORD), keep_failed)
         case "expired":
-            return Ended(lease, "cancelled", encode_reason("expired"), keep)
+            return Ended(lease, "cancelled", encode_reason(reason or "expired"), keep)
+        case "upstream":
+            return Ended(lease, "cancelled", encode_reason(reason or "upstream"), keep)
         case _:
             return Ended(lease, "cancelled", encode_reason("cancelled"), keep)

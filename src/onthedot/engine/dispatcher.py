@@ -9,6 +9,7 @@ from onthedot.clock.protocol import Clock
 from onthedot.definitions.sources import Source, Sources
 from onthedot.engine.chores import outcome_for_chore
 from onthedot.engine.handoff import Handoff
+from onthedot.engine.linked_tasks import LinkedTasks
 from onthedot.engine.outcome_buffer import OutcomeBuffer
 from onthedot.engine.run import Run
 from onthedot.engine.runner import Runner
@@ -18,7 +19,7 @@ from onthedot.engine.slots import Slots
 from onthedot.executors.contract import Executor
 from onthedot.model.context import ReportSink
 from onthedot.observability.events import Observer
-from onthedot.stores.contract import ClaimResult, Lease, LeasedTasks, Requeued
+from onthedot.stores.contract import ClaimResult, Lease, LeasedTasks, Outcome, Requeued
 
 
 @dataclass(eq=False)
@@ -36,6 +37,7 @@ class Dispatcher:
     firer: ScheduleFirer
     clock: Clock
     observer: Observer
+    linked: LinkedTasks | None = None
 
     async def dispatch(self, claim: ClaimResult | None) -> bool:
         """True: the next turn has work now."""
@@ -45,17 +47,27 @@ class Dispatcher:
             self.start(claim)
         if self.handoff is not None:
             self.handoff.accept()  # after the start: the same tasks may have arrived in both ways
-        for record in claim.chores:
-            lease = Lease(record.uuid, claim.fence, self.session.id)
-            self.outcomes.add((outcome_for_chore(record, lease, self.sources.get(record.source)), None))
         if claim.chores:
-            self.observer.chores_ended(claim.chores)
+            await self._end_chores(claim)
         has_fired = False
         if claim.schedules and not self.slots.closed:
             fired = await self.firer.fire(claim.schedules, claim.now)
             has_fired = fired.changed
             self.slots.wake(fired.sources)
         return bool(has_fired or claim.more or claim.chores or self.slots.has_work())
+
+    async def _end_chores(self, claim: ClaimResult) -> None:
+        reasons: Mapping[str, str] = {}
+        if self.linked is not None and any(record.links is not None for record in claim.chores):
+            reasons = await self.linked.reasons([record for record in claim.chores if record.links is not None])
+        for record in claim.chores:
+            lease = Lease(record.uuid, claim.fence, self.session.id)
+            reason = reasons.get(record.uuid, "")
+            outcome: Outcome = outcome_for_chore(record, lease, self.sources.get(record.source), reason)
+            if record.links is not None and self.linked is not None:
+                outcome = self.linked.adjust(record, outcome)
+            self.outcomes.add((outcome, None))
+        self.observer.chores_ended(claim.chores)
 
     def start(self, leased: ClaimResult | LeasedTasks) -> None:
         """Starts leased tasks, or requeues them if their source is gone or the worker stops."""

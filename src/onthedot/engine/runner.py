@@ -17,10 +17,12 @@ from msgspec.structs import replace
 from onthedot.clock.protocol import Clock
 from onthedot.clock.wakeup import WakeUp
 from onthedot.codec.body import Undecodable
+from onthedot.engine.linked_tasks import LinkedTasks, NotPrepared
 from onthedot.engine.outcome_buffer import OutcomeBuffer
 from onthedot.engine.run import Run, StopCause
 from onthedot.engine.slots import Slots
-from onthedot.errors import TaskTimeout
+from onthedot.engine.suspension import find_suspension
+from onthedot.errors import StoreError, TaskTimeout
 from onthedot.executors.contract import EncodedResult
 from onthedot.model.context import TaskContext, reset_current, set_current
 from onthedot.model.error_policy import cancelled_outcome, failed_outcome, outcome_for_error
@@ -31,6 +33,7 @@ from onthedot.stores.contract import Lease, Outcome, Requeued
 Around: TypeAlias = Callable[[TaskContext, Callable[[], Awaitable[object]]], Awaitable[object]]
 
 _COROUTINE: type[CoroutineType[Any, Any, object]] = CoroutineType  # typed, so that its value is an object
+_PREPARE_AGAIN = 1000  # ms
 _CANCEL_REASONS: dict[StopCause, str] = {
     "cancel": "cancelled",
     "timeout": "timed out",
@@ -54,6 +57,7 @@ class Runner:
     wakeup: WakeUp
     slots: Slots
     outcomes: OutcomeBuffer
+    linked: LinkedTasks | None = None
 
     def __post_init__(self) -> None:
         self._queue: deque[Run] = deque()
@@ -125,7 +129,10 @@ class Runner:
         if run.stop_cause == "timeout":
             self.observer.timeout_ignored(run.record, run.thread)
         run.ended = True
-        self.outcomes.add((self._outcome_of_stop(run), run))
+        outcome = self._outcome_of_stop(run)
+        if run.record.links is not None:
+            outcome = self._adjusted(run, outcome)
+        self.outcomes.add((outcome, run))
         self.wakeup.set()
 
     def abandon_running(self) -> None:
@@ -178,6 +185,8 @@ class Runner:
             source = run.source
             token = set_current(run)
             try:
+                if run.record.links is not None:
+                    await self._prepare(run)
                 run.arguments, run.headers = source.decode(run.record.body)
                 if middleware or source.options.timeout is not None:
                     value = await self._guarded(run)
@@ -185,6 +194,8 @@ class Runner:
                     value = await run.executor.run(source.call, run.arguments)
                 if type(value) is _COROUTINE:  # a sync function, or a wrapper of one, has returned a coroutine
                     value = await value
+                if run.durable is not None:
+                    run.durable.finish()
                 outcome: Outcome | None = run.completed(b"" if value is None else self._encode(run, value))
             except BaseException as error:  # noqa: BLE001 - an error of a task fails that task only
                 outcome = self._outcome_of_error(run, error)
@@ -197,6 +208,15 @@ class Runner:
             if is_changed:  # the next task gets a new coroutine
                 self._start_server()
                 return
+
+    async def _prepare(self, run: Run) -> None:
+        if self.linked is None:
+            return
+        try:
+            run.record = await self.linked.prepare(run.record)
+        except StoreError as error:
+            self.observer.store_failed("reading the results that a task needs", error)
+            raise NotPrepared from error
 
     def _guarded(self, run: Run) -> Awaitable[object]:
         """With a timeout, middleware, or both."""
@@ -249,14 +269,23 @@ class Runner:
             run.timer.cancel()
         if not run.ended and outcome is not None:
             run.ended = True
+            if run.record.links is not None:
+                outcome = self._adjusted(run, outcome)
             self.outcomes.add((outcome, run))
         self.wakeup.set()
 
     # -- outcomes
 
+    def _adjusted(self, run: Run, outcome: Outcome) -> Outcome:
+        if self.linked is None:
+            return outcome
+        return self.linked.adjust(run.record, outcome, cancelled=run.stop_cause == "cancel")
+
     def _outcome_of_error(self, run: Run, error: BaseException) -> Outcome | None:
         if run.ended:  # abandoned: its outcome is final
             return None
+        if is_a(error, NotPrepared):
+            return Requeued(run.lease, _PREPARE_AGAIN, counted=False)
         if is_a(error, Undecodable) and not run.arguments:
             problem = Undecodable(str(error), error.argument)  # without frames: no code of the user's has run
             outcome = failed_outcome(problem, run.record, run.lease, run.source.options)
@@ -264,6 +293,8 @@ class Runner:
             return outcome
         if is_a(error, asyncio.CancelledError) and run.stop_cause:
             return self._outcome_of_stop(run)
+        if run.durable is not None and (suspension := find_suspension(error)) is not None:
+            return replace(suspension.outcome, lease=run.lease)  # the lease may have been adopted since
         return self._classified(run, error)
 
     def _classified(self, run: Run, error: BaseException) -> Outcome:

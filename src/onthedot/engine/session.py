@@ -16,7 +16,7 @@ from onthedot.definitions.sources import Sources
 from onthedot.engine.config import WorkerConfig
 from onthedot.engine.heartbeat import Heartbeat, HeartbeatDelegate, HeartbeatRunner, OnCancel, OnLost
 from onthedot.observability.events import Observer
-from onthedot.stores.contract import ClaimResult, Store, StoreIdentity
+from onthedot.stores.contract import SESSION_FORMAT, ClaimResult, Store, StoreIdentity
 
 Listen: TypeAlias = Callable[[str], Coroutine[Any, Any, None]]
 
@@ -138,12 +138,13 @@ class WorkerSession:
 
     def describe(self) -> bytes:
         """The session's line in the list of workers, as JSON."""
-        sources = sorted(self.sources.items())
+        sources = sorted(self.sources.of_code())
         info: dict[str, object] = {
             "host": platform.node(),
             "pid": os.getpid(),
             "app": self.config.app,
             "version": self.config.version,
+            "format": SESSION_FORMAT,
             "started": self._started,
             "concurrency": dict(self.config.slots),
             "sources": [name for name, _ in sources],

@@ -5,27 +5,43 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from onthedot.clock.wakeup import WakeUp
+from onthedot.engine.linked_tasks import LinkedTasks
 from onthedot.engine.runner import Runner
 from onthedot.errors import StoreError
+from onthedot.model.context import RunState
+from onthedot.model.durable_context import DurableRunProtocol
 from onthedot.observability.events import Observer
 from onthedot.stores.capabilities import AsyncTransactions, SyncTransactions, capability, find_capability
-from onthedot.stores.contract import Lease, Note, Outcome, Store, Verdict
+from onthedot.stores.contract import Lease, Note, Outcome, Record, Store, Verdict
 
 
 class TaskReports:
     """Gathers notes between two turns. Implements `ReportSink`."""
 
-    def __init__(self, store: Store, runner: Runner, wakeup: WakeUp, observer: Observer, log: logging.Logger) -> None:
+    def __init__(
+        self,
+        store: Store,
+        runner: Runner,
+        wakeup: WakeUp,
+        observer: Observer,
+        log: logging.Logger,
+        new_durable_run: Callable[[RunState], DurableRunProtocol] | None = None,
+        linked: LinkedTasks | None = None,
+    ) -> None:
         self._store = store
+        self._linked = linked
+        self._loop = asyncio.get_running_loop()
         self._observer = observer
         self._runner = runner
         self._wakeup = wakeup
         self.notes: dict[str, Note] = {}  # by uuid
         self._lock = threading.Lock()
+        self._new_durable_run = new_durable_run
         self.log: logging.Logger = log
 
     def progress(self, lease: Lease, done: float, total: float) -> None:
@@ -58,6 +74,14 @@ class TaskReports:
     def has_event_loop(self) -> bool:
         return asyncio._get_running_loop() is not None
 
+    async def results(self, record: Record, page: int) -> Sequence[object]:
+        if self._linked is None:
+            return ()
+        return await self._linked.results(record, page)
+
+    def results_in_thread(self, record: Record, page: int) -> Sequence[object]:
+        return asyncio.run_coroutine_threadsafe(self.results(record, page), self._loop).result()
+
     def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
         verb = f"complete() of task {outcome.lease.uuid}, which can return its result instead"
         return capability(self._store, SyncTransactions, verb).settle_in(connection, outcome)
@@ -67,3 +91,8 @@ class TaskReports:
         if store is None:
             return self.settle_in(connection, outcome)
         return await store.settle_awaited(connection, outcome)
+
+    def durable_run(self, run: RunState, verb: str) -> DurableRunProtocol:
+        if self._new_durable_run is None:
+            raise TypeError(f"{verb} in {run.record.source!r}: this worker runs no durable tasks")
+        return self._new_durable_run(run)

@@ -15,6 +15,7 @@ from onthedot.engine.dispatcher import Dispatcher
 from onthedot.engine.handoff import Handoff
 from onthedot.engine.heartbeat import HeartbeatDelegate, HeartbeatRunner
 from onthedot.engine.hint_listener import HintListener
+from onthedot.engine.linked_tasks import LinkedTasks
 from onthedot.engine.maintenance import Maintenance
 from onthedot.engine.outcome_buffer import OutcomeBuffer
 from onthedot.engine.retry_delay import RetryDelay
@@ -27,6 +28,8 @@ from onthedot.engine.task_reports import TaskReports
 from onthedot.engine.turns import Turns
 from onthedot.errors import StoreRefused
 from onthedot.executors.contract import Executor
+from onthedot.model.context import RunState
+from onthedot.model.durable_context import DurableRunProtocol
 from onthedot.observability.events import Observer
 from onthedot.stores.capabilities import HasHandoff, find_capability
 from onthedot.stores.contract import ClaimResult, LeasedTasks, Store
@@ -40,7 +43,8 @@ class Worker:
 
     declare: writes limits and schedules of code to the store; repeated when code declares more. on_turn: called after
     each turn; counts of tasks may have changed. on_fatal: called with the error that ends the loop. heartbeat_delegate:
-    sends heartbeats for this process.
+    sends heartbeats for this process. new_durable_run: makes the steps and waits of a run at their first use. linked:
+    for tasks with links.
     """
 
     def __init__(
@@ -61,6 +65,8 @@ class Worker:
         heartbeat_runner: HeartbeatRunner,
         heartbeat_delegate: HeartbeatDelegate | None = None,
         middleware: Sequence[Around] = (),
+        new_durable_run: Callable[[RunState], DurableRunProtocol] | None = None,
+        linked: LinkedTasks | None = None,
         on_turn: Callable[[], object] | None = None,
         on_fatal: Callable[[BaseException], object] | None = None,
     ) -> None:
@@ -77,8 +83,8 @@ class Worker:
         wakeup = WakeUp(clock)
         outcomes = OutcomeBuffer()
         slots = Slots(sources, config.slots, one_pool=config.one_pool, claim_batch=config.claim_batch)
-        runner = Runner(middleware, clock, random, observer, wakeup, slots, outcomes)
-        reports = TaskReports(store, runner, wakeup, observer, task_log)
+        runner = Runner(middleware, clock, random, observer, wakeup, slots, outcomes, linked)
+        reports = TaskReports(store, runner, wakeup, observer, task_log, new_durable_run, linked)
         session = WorkerSession(
             config, store, sources, schedules, clock, observer, new_uuid, heartbeat_runner, heartbeat_delegate
         )
@@ -93,7 +99,7 @@ class Worker:
             config, store, sources, session, slots, runner, outcomes, reports, handoff, clock, observer, on_turn
         )
         self._dispatcher = Dispatcher(
-            sources, executors, session, slots, runner, outcomes, reports, handoff, firer, clock, observer
+            sources, executors, session, slots, runner, outcomes, reports, handoff, firer, clock, observer, linked
         )
         self._maintenance = Maintenance(config, store, session, slots, clock, observer, declare)
         self.wakeup: WakeUp = wakeup

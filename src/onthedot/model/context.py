@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextvars import ContextVar, Token
 from datetime import datetime
 from types import MappingProxyType
@@ -13,14 +13,16 @@ from msgspec import Struct
 
 from onthedot.clock.epoch import from_ms, from_optional_ms
 from onthedot.codec.body import NO_HEADERS, Headers
+from onthedot.codec.task_failure import TaskFailure
 from onthedot.errors import TaskCancelled
-from onthedot.model.task import TaskFailure
+from onthedot.model.durable_context import DurableContext, DurableRunProtocol, SyncDurableContext
+from onthedot.model.flow_names import MEMBER_KEEP
 from onthedot.stores.contract import Completed, Effects
 
 if TYPE_CHECKING:
-    from onthedot.api.functions import Call
-    from onthedot.api.handles import TaskHandle
+    from onthedot.api.flow_handles import FlowHandle
     from onthedot.definitions.sources import Source
+    from onthedot.flows.calls import Call
     from onthedot.stores.contract import Ended, Lease, NewTask, Outcome, Record, Requeued, Verdict
 
 R = TypeVar("R")
@@ -40,12 +42,24 @@ class ReportSink(Protocol):
         """Whether an event loop runs in the calling thread."""
         ...
 
+    async def results(self, record: Record, page: int) -> Sequence[object]:
+        """A page of the results of tasks that it follows; an empty one is after the last."""
+        ...
+
+    def results_in_thread(self, record: Record, page: int) -> Sequence[object]:
+        """The same, on the thread of a sync task."""
+        ...
+
     def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
         """Settles in the transaction of a sync connection, on the calling thread."""
         ...
 
     async def settle_awaited(self, connection: object, outcome: Outcome) -> Verdict:
         """Settles in the transaction of a connection, on the running event loop."""
+        ...
+
+    def durable_run(self, run: RunState, verb: str) -> DurableRunProtocol:
+        """The steps and waits of a run. TypeError: `verb` cannot be used where the function runs."""
         ...
 
 
@@ -63,6 +77,7 @@ class RunState(Struct, eq=False):
     spawned: list[NewTask] | None = None
     remote_error: tuple[BaseException, Requeued | Ended] | None = None
     """The error of another process, and the outcome that was decided there, where the class of the error is known."""
+    durable: DurableRunProtocol | None = None  # None: it has used no step and no wait
     arguments: Mapping[str, Any] = MappingProxyType({})  # until the body is decoded
     headers: Headers = NO_HEADERS
     _context: TaskContext | None = None
@@ -77,10 +92,12 @@ class RunState(Struct, eq=False):
         """The outcome of a run that has succeeded, with the tasks that it has spawned."""
         options = self.source.options
         effects = None if self.spawned is None else Effects(tuple(self.spawned))
+        if self.record.links is not None:  # others may need its result
+            return Completed(self.lease, result, max(options.keep, MEMBER_KEEP), effects)
         return Completed(self.lease, result, options.keep, effects, options.keep_result)
 
 
-class TaskContext:
+class TaskContext(DurableContext):
     """The running task, for its own code; `current_task()` returns it.
 
     >>> from onthedot import App
@@ -188,17 +205,36 @@ class TaskContext:
         if self._run.cancel_reason:
             raise TaskCancelled(self._run.cancel_reason, self.uuid)
 
-    def spawn(self, call: Call[R]) -> TaskHandle[R]:
-        """Adds a task in the same step that settles this one as succeeded: both happen, or neither.
+    def spawn(self, call: Call[R]) -> FlowHandle[R]:
+        """Adds a task or a flow in the same step that settles this one as succeeded: both happen, or neither.
 
         Args:
-            call: the task to add, as in ``ctx.spawn(send.s("ann"))``.
+            call: the task to add, as in ``ctx.spawn(send.s("ann"))``, or a flow of up to 1,000 tasks.
         """
-        new = call.new_task()
+        links = self._run.record.links
+        tasks, handle = call.origin().spawn(call, None if links is None else links.flow)
         if self._run.spawned is None:
             self._run.spawned = []
-        self._run.spawned.append(new)
-        return call.handle(new.uuid)
+        self._run.spawned += tasks
+        return handle
+
+    def results(self) -> AsyncIterator[Any]:
+        """Yields the results of the tasks that this one follows by ``.after(…)``, in their order, read page by page.
+
+        A failure that is collected is a `TaskFailure`. For async tasks; sync ones use ``ctx.sync.results()``.
+        """
+        if not self._run.reports.has_event_loop():
+            raise TypeError(
+                f'ctx.results() is for async tasks and "{self.source}" is sync: write ctx.sync.results(), without async'
+            )
+        return self._results()
+
+    async def _results(self) -> AsyncIterator[Any]:
+        page = 0
+        while results := await self._run.reports.results(self._run.record, page):
+            for result in results:
+                yield result
+            page += 1
 
     @property
     def sync(self) -> SyncTaskContext:
@@ -232,11 +268,24 @@ class TaskContext:
         _check_lease(self._run, await self._run.reports.settle_awaited(connection, outcome))
 
 
-class SyncTaskContext:
+class SyncTaskContext(SyncDurableContext):
     """The verbs of a `TaskContext` that wait for the store, for sync tasks, in threads and processes."""
 
     def __init__(self, run: RunState) -> None:
         self._run = run
+
+    def results(self) -> Iterator[Any]:
+        """Yields the results of the tasks that this one follows by ``.after(…)``, in their order, read page by page."""
+        if self._run.reports.has_event_loop():
+            source = self._run.record.source
+            raise TypeError(f'ctx.sync.results() is for sync tasks and "{source}" is async: write ctx.results()')
+        return self._results()
+
+    def _results(self) -> Iterator[Any]:
+        page = 0
+        while results := self._run.reports.results_in_thread(self._run.record, page):
+            yield from results
+            page += 1
 
     def complete(self, result: object = None, connection: object = None) -> None:
         """Settles this task as succeeded in your own transaction: with your commit, or not at all.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 
-from onthedot.model.task import TaskFailure
+from onthedot.codec.task_failure import TaskFailure
 
 _MAX_MESSAGE = 10_000  # characters that are read: the cause is at the beginning
 _MAX_TEMPLATE = 1000  # characters that are kept

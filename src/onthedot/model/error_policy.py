@@ -5,7 +5,7 @@ from __future__ import annotations
 import random as randomness
 
 from onthedot.clock.durations import to_duration_ms
-from onthedot.errors import Cancel, Reject, Retry, Snooze, TaskCancelled, TaskTimeout
+from onthedot.errors import Cancel, Reject, Retry, Snooze, StepChanged, TaskCancelled, TaskTimeout
 from onthedot.model.failures import encode_failure, encode_reason, is_a
 from onthedot.model.options import ResolvedOptions
 from onthedot.stores.contract import Ended, Lease, Outcome, Record, Requeued
@@ -34,7 +34,7 @@ def classify_error(
         return Requeued(lease, to_duration_ms(error.after, "Snooze(after)"), counted=False)
     if is_a(error, Cancel):
         return cancelled_outcome(record, lease, options, error.reason or "Cancel")
-    if is_a(error, Reject):
+    if is_a(error, Reject) or is_a(error, StepChanged):
         return failed_outcome(error, record, lease, options)
     if is_a(error, TaskCancelled) and error.task == record.uuid:  # its own, from raise_if_cancelled()
         return cancelled_outcome(record, lease, options, error.reason)

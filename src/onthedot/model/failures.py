@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias, TypeGuard, TypeVar
 
 import msgspec
 
+from onthedot.codec.task_failure import TaskFailure
 from onthedot.errors import (
     ResultExpired,
     ResultNotStored,
@@ -24,7 +25,6 @@ from onthedot.errors import (
     TaskTimeout,
     WorkerDied,
 )
-from onthedot.model.task import TaskFailure
 from onthedot.stores.contract import Record
 
 E = TypeVar("E", bound=BaseException)

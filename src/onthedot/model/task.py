@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from onthedot.clock.epoch import to_ms
 from onthedot.codec.plain_json import json_value
+from onthedot.codec.task_failure import TaskFailure
 from onthedot.model.uuid7 import new_uuid
 from onthedot.model.value_errors import InvalidOption, SettingError
 
@@ -32,7 +33,7 @@ class TaskState(StrEnum):
     RUNNING = "running"
     """A worker runs it."""
     WAITING = "waiting"
-    """It waits for a counter, which ends of other tasks and signals raise, and holds no slot. No task does so yet."""
+    """It waits for a signal or for other tasks, and holds no slot."""
     SUCCEEDED = "succeeded"
     """Its function returned."""
     FAILED = "failed"
@@ -118,20 +119,6 @@ class Task:
 
     def __repr__(self) -> str:
         return f"Task({self.source!r}, {self.args!r}, {self.schedule_at.isoformat()!r}, uuid={self.uuid!r})"
-
-
-@dataclass(frozen=True, slots=True)
-class TaskFailure:
-    """The error of one attempt."""
-
-    type: str
-    """Type of the error, as in "KeyError" or "shop.OutOfStock"."""
-    message: str
-    """Text of the error."""
-    traceback: str = ""
-    """Traceback, as text."""
-    attempt: int = 1
-    """Number of the attempt, from 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ import msgspec
 
 from onthedot.clock.epoch import from_ms, from_optional_ms
 from onthedot.codec.body import NO_HEADERS, Headers, Undecodable
+from onthedot.codec.task_failure import TaskFailure
 from onthedot.codec.untyped import decode_untyped, decode_untyped_result
 from onthedot.model.failures import NOT_STORED, decode_failure
-from onthedot.model.task import ResultStatus, Task, TaskFailure, TaskInfo, TaskState
+from onthedot.model.task import ResultStatus, Task, TaskInfo, TaskState
 from onthedot.stores.contract import Note, Reason, Record, State
 
 _ENDED_BY_A_RUN: tuple[Reason, ...] = ("due", "crash")

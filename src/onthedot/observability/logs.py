@@ -14,10 +14,10 @@ from onthedot.clock.epoch import from_ms
 from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
 from onthedot.codec.body import Undecodable
+from onthedot.codec.task_failure import TaskFailure
 from onthedot.errors import StoreError
 from onthedot.model.failures import ExcInfo, decode_failure, error_message, is_a, printable_exc_info
 from onthedot.model.redaction import redacted
-from onthedot.model.task import TaskFailure
 from onthedot.model.task_info import task_from_record
 from onthedot.observability.events import Observer, Settled, StartedRun
 from onthedot.observability.task_lines import TaskLines

@@ -9,11 +9,14 @@ from datetime import UTC, datetime, tzinfo
 from onthedot.clock.epoch import from_ms, from_optional_ms
 from onthedot.errors import suggestion
 from onthedot.model.failures import decode_failure
+from onthedot.model.flow_names import JOIN, STOP
 from onthedot.model.limits import rate_text
 from onthedot.model.task import TaskState
 from onthedot.model.task_info import public_state
+from onthedot.operations.explain_waits import wait_for_tasks
 from onthedot.operations.humanize import plural, short_id, suffix
 from onthedot.operations.start_rate import sample, start_rate
+from onthedot.operations.waits import awaited_signals, is_over, is_sleeping, signal_text
 from onthedot.operations.workers import WorkerInfo, live_workers
 from onthedot.stores.contract import MAX_AHEAD, Blocker, Position, Record, Store
 from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, expiry
@@ -51,8 +54,8 @@ class Explanation:
 
     `reason` is a stable word: ``not_due retry source_paused key_paused no_worker unknown source_limit key_limit rate
     suspect behind`` for a pending task, ``expired cancelling ending`` for one that is about to be ended without a run,
-    ``moving`` for one between two stores, ``running dead_worker ended``. `also` has the reasons that would remain
-    without the first.
+    ``moving`` for one between two stores, ``waiting_tasks incomplete_flow waiting_signal waking`` for one that waits,
+    ``running dead_worker ended``. `also` has the reasons that would remain without the first.
     """
 
     uuid: str
@@ -84,7 +87,7 @@ async def explain(store: Store, record: Record, now: float, zone: tzinfo | None 
     workers = {worker.id: worker for worker in await live_workers(store)}
     for _ in range(_MAX_TRIES):  # the task may start or end between two reads
         explainer = _Explainer(store, record, workers, now, zone)
-        reason = explainer.not_pending()
+        reason = explainer.not_pending() or await explainer.waiting()
         if reason is not None:
             return _explanation(record, [reason, *explainer.missing_worker(reason)])
         position = await store.position(record.uuid)
@@ -182,16 +185,34 @@ class _Explainer:
 
     def missing_worker(self, first: ExplanationReason) -> list[ExplanationReason]:
         """Some reasons end only at a worker's turn."""
-        if first.reason in ("dead_worker", "expired", "ending") and not self._workers:
+        if first.reason in ("dead_worker", "expired", "ending", "waking") and not self._workers:
             return [self._no_worker()]
         return []
+
+    # -- waiting
+
+    async def waiting(self) -> ExplanationReason | None:
+        """None: it does not wait."""
+        record = self._record
+        wait = record.wait
+        if wait is None:
+            return None
+        if await is_over(self._store, wait):
+            return ExplanationReason("waking", "its wait is over: a worker moves it to ready at its next turn")
+        until = from_optional_ms(record.history.wait_until)
+        names = awaited_signals(wait)
+        if names:
+            text = await signal_text(self._store, record, names, self._moment)
+            return ExplanationReason("waiting_signal", text, until)
+        found = await wait_for_tasks(self._store, wait)
+        return ExplanationReason(found.reason, found.text, until, self._holders(found.holders), found.missing)
 
     # -- pending
 
     async def pending(self, position: Position) -> Explanation:
         reasons: list[ExplanationReason] = []
         if self._record.due > self._now:
-            reasons.append(self._not_due())
+            reasons.append(await self._not_due())
         reasons += [self._paused(blocker) for blocker in position.blockers if blocker.reason == "paused"]
         reasons += self._unknown_source()
         reasons += [await self._limited(blocker) for blocker in position.blockers if blocker.reason != "paused"]
@@ -204,9 +225,11 @@ class _Explainer:
             reasons.append(self._behind(position.ahead, start, only=not reasons))
         return _explanation(self._record, reasons, position.ahead, start)
 
-    def _not_due(self) -> ExplanationReason:
+    async def _not_due(self) -> ExplanationReason:
         record = self._record
         due = from_ms(record.due)
+        if await is_sleeping(self._store, record):
+            return ExplanationReason("not_due", f"it sleeps until {self._moment(record.due)}", due)
         if not record.history.retries:
             return ExplanationReason("not_due", f"it is not due before {self._moment(record.due)}", due)
         most = [worker.max_retries.get(record.source, 0) for worker in self._workers.values()]
@@ -228,7 +251,7 @@ class _Explainer:
         source = self._record.source
         if not self._workers:
             return [self._no_worker()]
-        if any(source in worker.sources for worker in self._workers.values()):
+        if source in (JOIN, STOP) or any(source in worker.sources for worker in self._workers.values()):
             return []
         alive = [Holder(None, worker.id, _where(worker), worker.started) for worker in self._workers.values()]
         known = sorted({name for worker in self._workers.values() for name in worker.sources})

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from onthedot.clock.epoch import from_optional_ms
+from onthedot.codec.task_failure import TaskFailure
 from onthedot.model.error_fingerprint import error_line, fingerprint, message_template
 from onthedot.model.failures import decode_failure
-from onthedot.model.task import TaskFailure
 from onthedot.stores.contract import Record
 
 

@@ -43,6 +43,7 @@ class MoveResult:
     arriving: int = 0  # brought here by an unfinished move, so not active here yet
     busy: int = 0  # lifted by another move
     running: int = 0
+    durable: list[str] = field(default_factory=list[str])  # they wait or have saved steps, and finish here
     stopped: bool = False  # before its end, by request
 
 
@@ -95,6 +96,9 @@ class Move:
         await self._requeue_rest()
         self._result.arriving += len(incoming)
         self._result.running = await self._running()
+        async for waiting in find_pages(self._source, {"state": "waiting"}, _BATCH):
+            known = set(self._result.durable)
+            self._result.durable += [record.uuid for record in waiting if record.uuid not in known]
         self._result.stopped = self._stop()
         return self._result
 
@@ -132,10 +136,24 @@ class Move:
                 async for records in find_pages(self._source, {"state": state}, _BATCH):
                     if self._stop():
                         return
-                    await self._move_batch([record for record in records if record.uuid not in self._result.kept])
+                    await self._move_batch(await self._without_kept(records))
             busy = self._result.busy
             if self._result.tasks == before and not (busy and await self._wait_for_other(until, busy)):
                 return
+
+    async def _without_kept(self, records: Sequence[Record]) -> list[Record]:
+        """Those that can be moved. Saved steps are in the journal here, so their tasks stay."""
+        known = {*self._result.kept, *self._result.durable}
+        free: list[Record] = []
+        for record in records:
+            if record.uuid in known:
+                continue
+            has_run = record.history.started is not None or record.history.settled_fence > 0
+            if has_run and await self._source.notes(record.uuid, 0, 1, "step"):
+                self._result.durable.append(record.uuid)
+            else:
+                free.append(record)
+        return free
 
     async def _move_batch(self, records: Sequence[Record]) -> None:
         active = [record for record in records if self._release or not record.is_arriving]

@@ -13,19 +13,24 @@ from onthedot.clock.epoch import to_optional_ms
 from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
 from onthedot.model.failures import decode_moved_to, encode_reason
+from onthedot.model.flow_names import MEMBER_KEEP
 from onthedot.model.stored_keys import stored_text
 from onthedot.model.task import TaskInfo, possible_uuids
 from onthedot.model.task_info import public_state
 from onthedot.observability.events import Observer
 from onthedot.operations.explain import Explanation, explain
 from onthedot.operations.failures import FailureGroup, group_failures
+from onthedot.operations.flow_list import FlowDetails, FlowInfo, flow_details, list_flows
+from onthedot.operations.flows import FlowOperations
 from onthedot.operations.health import server_info
 from onthedot.operations.limits import CodeDefinitions, LimitOperations
 from onthedot.operations.live_view import LiveView
 from onthedot.operations.run_times import recent_durations
 from onthedot.operations.schedules import ScheduleOperations
+from onthedot.operations.signals import SignalOperations
 from onthedot.operations.sources import SourceInfo, source_infos
-from onthedot.operations.task_queries import BATCH, PENDING, TaskFilter, TaskPage, TaskQueries
+from onthedot.operations.task_queries import BATCH, NOT_STARTED, TaskFilter, TaskPage, TaskQueries
+from onthedot.operations.waits import StepInfo, step_infos
 from onthedot.operations.workers import WorkerInfo, live_workers
 from onthedot.stores.capabilities import Repairable, ServerInfo, find_capability
 from onthedot.stores.contract import Ended, Lease, NewTask, Record, Store
@@ -36,7 +41,8 @@ NO_CODE = CodeDefinitions()
 class Operations:
     """The operations on the tasks of one app in one store.
 
-    `tasks` finds tasks, `limits` and `schedules` read and change limits and schedules.
+    `tasks` finds tasks, `flows` reads and changes flows, `limits` and `schedules` read and change limits and schedules,
+    `signals` sends signals.
     """
 
     def __init__(
@@ -52,7 +58,11 @@ class Operations:
         self._clock = clock or SystemClock()
         self._code = code
         self.tasks: TaskQueries = TaskQueries(store, code.result_decoder)
+        self.flows: FlowOperations = FlowOperations(
+            store, self.tasks, lambda uuids, reason: self.cancel(*uuids, reason=reason)
+        )
         self.limits: LimitOperations = LimitOperations(store, self._clock, code)
+        self.signals: SignalOperations = SignalOperations(store)
         self.schedules: ScheduleOperations = ScheduleOperations(store, client, self._clock, observer, code.schedules)
 
     # -- tasks
@@ -72,6 +82,10 @@ class Operations:
         """
         return await explain(self._store, await self.tasks.record(uuid), self._clock.now(), zone)
 
+    async def steps(self, uuid: str) -> list[StepInfo]:
+        """Return the saved steps of a task, oldest first."""
+        return await step_infos(self._store, uuid)
+
     async def failures(self, since: datetime | None = None, source: str | None = None) -> list[FailureGroup]:
         """Return failed tasks grouped by error, the most frequent first."""
         return await group_failures(self._failed(to_optional_ms(since), source))
@@ -89,11 +103,17 @@ class Operations:
         leased = await self._store.cancel(self._client, uuids, reason)
         error = encode_reason(reason)
         outcomes = [
-            Ended(Lease(record.uuid, leased.fence, self._client), "cancelled", error, self._code.keep(record.source))
+            Ended(Lease(record.uuid, leased.fence, self._client), "cancelled", error, self._keep(record))
             for record in leased.tasks
         ]
         await self._store.turn(self._client, outcomes, None)
         return len(alive)
+
+    def _keep(self, record: Record) -> int:
+        keep = self._code.keep(record.source)
+        if record.links is None:
+            return keep
+        return max(keep, MEMBER_KEEP)
 
     async def retry(self, *uuids: str) -> Sequence[str]:
         """Run failed and cancelled tasks again, under their uuids. Return those that are alive now.
@@ -106,20 +126,29 @@ class Operations:
         return await self._store.revive([uuid for uuid in uuids if uuid not in moved])
 
     async def pending(self) -> list[NewTask]:
-        """Return all pending tasks, ready to be added to another store."""
+        """Return all pending and waiting tasks, ready to be added to another store."""
         return [
-            NewTask(record.uuid, record.source, record.body, record.due, 0, record.lane, record.unique, record.policy)
-            for state in PENDING
+            NewTask(
+                uuid=record.uuid,
+                source=record.source,
+                body=record.body,
+                at=record.due,
+                lane=record.lane,
+                unique=record.unique,
+                policy=record.policy,
+                links=record.links,
+            )
+            for state in NOT_STARTED
             async for record in self.tasks.records({"state": state})
         ]
 
     async def cancel_pending(self, reason: str) -> int:
-        """Cancel all pending tasks of a store that is about to be closed for good. Return how many there were."""
+        """Cancel all pending and waiting tasks of a store that is to be closed for good. Return how many there were."""
         counts = await self.counts()
-        if not (counts.get("scheduled") or counts.get("ready")):
+        if not any(counts.get(public_state(state).value) for state in NOT_STARTED):
             return 0
         cancelled = 0
-        for state in PENDING:
+        for state in NOT_STARTED:
             uuids = [record.uuid async for record in self.tasks.records({"state": state})]
             for start in range(0, len(uuids), BATCH):
                 cancelled += await self.cancel(*uuids[start : start + BATCH], reason=reason)
@@ -129,6 +158,16 @@ class Operations:
     async def purge(self, limit: int = 10_000) -> int:
         """Delete tasks whose retention is over; workers do this by themselves."""
         return await self._store.purge(limit, self._code.most_kept)
+
+    # -- flows
+
+    async def list_flows(self, limit: int, state: str | None = None, since: datetime | None = None) -> list[FlowInfo]:
+        """Return the newest flows. state: "failed" includes those whose last task did not run for a failure."""
+        return await list_flows(self._store, self.flows, limit, state, since)
+
+    async def flow_details(self, uuid: str, zone: tzinfo | None = UTC) -> FlowDetails:
+        """Return a flow in full. zone: of the times in texts; None: local time."""
+        return await flow_details(self._store, self.flows, await self.tasks.record(uuid), self._clock.now(), zone)
 
     # -- sources
 

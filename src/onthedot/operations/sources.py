@@ -45,6 +45,7 @@ class SourceInfo:
     parked: int = 0
     scheduled: int = 0
     running: int = 0
+    waiting: int = 0  # for signals or other tasks
     succeeded: int = 0
     failed: int = 0
     cancelled: int = 0
@@ -80,6 +81,7 @@ def source_infos(
                 parked=states["parked"],
                 scheduled=states["scheduled"],
                 running=states["running"],
+                waiting=states["waiting"],
                 succeeded=states["succeeded"],
                 failed=states["failed"],
                 cancelled=states["cancelled"],

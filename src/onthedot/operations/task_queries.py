@@ -21,6 +21,7 @@ from onthedot.stores.contract import Note, Page, Record, State, Store
 
 BATCH = 1000  # records per read, where all are wanted
 PENDING: tuple[State, ...] = ("scheduled", "ready", "parked")
+NOT_STARTED: tuple[State, ...] = (*PENDING, "waiting")
 _PAGE = 100
 MAX_READS = 50  # for one page; then it is short, and its cursor continues there
 _CURSOR = re.compile(r"(after:|parked:)?[0-9]*")
@@ -61,6 +62,8 @@ class TaskFilter(TypedDict, total=False):
     """Added at this aware datetime or later."""
     until: datetime
     """Added before this aware datetime."""
+    flow: str
+    """The uuid of a flow: all its tasks, without handlers."""
     error: str
     """A part of the type or the message of the error."""
     group: str
@@ -101,10 +104,16 @@ class TaskQueries:
     async def get(self, uuid: str) -> TaskInfo:
         """Return a task by its whole uuid."""
         record = await self.record(uuid)
-        return self._info(record, await self._store.notes(uuid, 0, BATCH))
+        return self._info(record, await self._reports(uuid))
 
-    def _info(self, record: Record, notes: Sequence[tuple[int, Note]] = ()) -> TaskInfo:
-        return task_info(record, [note for _, note in notes], self._result_decoder(record.source))
+    async def _reports(self, uuid: str) -> list[Note]:
+        """Errors and progress. Steps and items are left out: there may be many, and they may be large."""
+        errors = await self._store.notes(uuid, 0, BATCH, "error")
+        progress = await self._store.notes(uuid, 0, BATCH, "progress")
+        return [note for _, note in (*errors, *progress)]
+
+    def _info(self, record: Record, notes: Sequence[Note] = ()) -> TaskInfo:
+        return task_info(record, notes, self._result_decoder(record.source))
 
     async def record(self, uuid: str) -> Record:
         """Return a task by its whole uuid. Raises TaskNotFound."""
@@ -140,7 +149,7 @@ class TaskQueries:
         """Add the errors of earlier attempts."""
         if record.attempt <= 1:
             return self._info(record)
-        return self._info(record, await self._store.notes(record.uuid, 0, BATCH))
+        return self._info(record, await self._reports(record.uuid))
 
     async def _find(self, where: TaskFilter) -> _RecordPage:
         limit = where.get("limit", _PAGE)
@@ -225,7 +234,12 @@ def _not_found(uuid: str) -> TaskNotFound:
 
 def _store_filter(where: TaskFilter) -> dict[str, str]:
     _check(where)
-    plain = (("state", where.get("state")), ("source", where.get("source")), ("tag", where.get("tag")))
+    plain = (
+        ("state", where.get("state")),
+        ("source", where.get("source")),
+        ("tag", where.get("tag")),
+        ("flow", where.get("flow")),
+    )
     found = {name: stored_key(str(value), name, "find()") for name, value in plain if value is not None}
     if "since" in where:
         found["since"] = str(to_ms(where["since"]))

@@ -28,6 +28,7 @@ class WorkerInfo:
     schedules: tuple[str, ...] = ()  # declared by its code
     running: int = 0
     max_retries: Mapping[str, int] = field(default_factory=dict[str, int])  # by source, where it is not 0
+    format: int = 1  # of its session; see SESSION_FORMAT
     data_lost: datetime | None = None  # when it found that the store had lost data, or went back to an older state
 
 
@@ -52,5 +53,6 @@ def worker_info(name: str, info: bytes) -> WorkerInfo:
         sources=tuple(facts.get("sources", ())),
         schedules=tuple(facts.get("schedules", ())),
         max_retries=facts.get("max_retries", {}),
+        format=facts.get("format", 1),
         data_lost=from_optional_ms(facts.get("data_lost")),
     )

@@ -11,6 +11,7 @@ import random as randomness
 import signal
 import socket
 import threading
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from contextvars import copy_context
 from dataclasses import replace
@@ -34,12 +35,13 @@ from onthedot.executors.processes.messages import (
 from onthedot.executors.processes.remote_errors import control_name
 from onthedot.forks import register_fork_hooks
 from onthedot.model.context import RunState, set_current
+from onthedot.model.durable_context import DurableRunProtocol
 from onthedot.model.error_policy import outcome_for_error
 from onthedot.model.failures import NOT_STORED, encode_failure
 from onthedot.runtime import runtime
 from onthedot.runtime.user_code import ImportState, enter_location, load_modules, load_script
 from onthedot.stores.capabilities import AsyncTransactions, find_capability
-from onthedot.stores.contract import Completed, Lease, Outcome, Verdict
+from onthedot.stores.contract import Ended, Lease, Outcome, Record, Requeued, Verdict
 
 
 class PoolChild:
@@ -156,7 +158,7 @@ class PoolChild:
             text = f"its process may use {self._boot.memory_limit:,} bytes of address space (memory_limit)"
             error.args = ("; ".join([*map(str, error.args), text]),)
         outcome, error = outcome_for_error(error, run.record, run.lease, run.source.options, self._random)
-        assert not isinstance(outcome, Completed)
+        assert isinstance(outcome, Requeued | Ended)
         failure = outcome.error or encode_failure(error, run.record.attempt)
         return RaisedMessage(outcome, failure, control_name(error))
 
@@ -174,6 +176,12 @@ class PoolChild:
     def has_event_loop(self) -> bool:
         return asyncio._get_running_loop() is not None
 
+    async def results(self, record: Record, page: int) -> Sequence[object]:  # noqa: ARG002 - refused for any page
+        raise _refused_here(record)
+
+    def results_in_thread(self, record: Record, page: int) -> Sequence[object]:  # noqa: ARG002 - as above
+        raise _refused_here(record)
+
     def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
         assert self._runtime is not None
         return self._runtime.portal.in_transaction(lambda store: store.settle_in(connection, outcome))
@@ -185,6 +193,19 @@ class PoolChild:
         return await self._runtime.portal.in_transaction_awaited(
             lambda store: store.settle_awaited(connection, outcome)
         )
+
+    def durable_run(self, run: RunState, verb: str) -> DurableRunProtocol:
+        raise TypeError(
+            f'{verb} does not work in executor="process", where "{run.record.source}" runs: call the process task from '
+            "an async one with ctx.run"
+        )
+
+
+def _refused_here(record: Record) -> RuntimeError:
+    return RuntimeError(
+        f"{record.source} runs in a process of its own, which does not read results; read them in an async task, and "
+        "pass this one what it needs"
+    )
 
 
 async def _awaited(value: object) -> object:

@@ -33,12 +33,16 @@ from onthedot.executors.event_loop import EventLoopExecutor
 from onthedot.executors.processes import Processes
 from onthedot.executors.processes.messages import BootMessage
 from onthedot.executors.threads import ThreadExecutor
+from onthedot.flows.builtin import JoinSource, StopSource
+from onthedot.flows.results import FlowTasks
+from onthedot.flows.steps import DurableRuns
 from onthedot.forks import register_fork_hooks
 from onthedot.model.executor_names import ASYNC, PROCESS, THREAD
 from onthedot.observability.events import Observer, Observers
 from onthedot.observability.logs import LogObserver
+from onthedot.operations.flows import FlowOperations
 from onthedot.operations.limits import CodeDefinitions
-from onthedot.operations.operations import NO_CODE
+from onthedot.operations.operations import NO_CODE, Operations
 from onthedot.runtime.background_process import CHILD_ENTRY_POINT, BackgroundProcess, require_importable
 from onthedot.runtime.config import RuntimeConfig
 from onthedot.runtime.heartbeat_thread import HeartbeatThread
@@ -234,6 +238,7 @@ class Runtime:
                 self.state = await stack.enter_async_context(self.config.lifespan())
                 self.lifespan_entered = True
                 stack.callback(self._leave_lifespan)
+            self._put_builtin_sources()
             self.worker = self._new_worker()
             await self.worker.start()
             self._exit_stack = stack.pop_all()
@@ -277,9 +282,18 @@ class Runtime:
             heartbeat_runner=HeartbeatThread() if self.clock.is_system else TaskHeartbeatRunner(),
             heartbeat_delegate=config.heartbeat_delegate,
             middleware=tuple(self.middleware),
+            new_durable_run=DurableRuns(self.store, observer),
+            linked=FlowTasks(self.store, self._flow_operations(), config.new_uuid, self.result_decoder),
             on_turn=self.status_counts.mark_stale if self.status_counts.watched else None,
             on_fatal=self.host.on_failed,
         )
+
+    def _flow_operations(self) -> FlowOperations:
+        return Operations(self.store, self.registry.owner.client, self.clock).flows
+
+    def _put_builtin_sources(self) -> None:
+        self.sources.put_builtin(JoinSource())
+        self.sources.put_builtin(StopSource(self._flow_operations().stop))
 
     async def _declare(self, firer: ScheduleFirer) -> None:
         await firer.declare()

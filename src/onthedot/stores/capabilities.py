@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from msgspec import Struct
 
 from onthedot.errors import StoreRefused
-from onthedot.stores.contract import Added, Limit, NewTask, Outcome, Verdict
+from onthedot.stores.contract import Added, Limit, NewTask, Note, Outcome, Verdict
 
 T = TypeVar("T")
 
@@ -24,6 +24,22 @@ class SyncTransactions(Protocol):
     def settle_in(self, connection: Any, outcome: Outcome) -> Verdict:
         """Settle with the caller's commit. If the answer is not "ok", the caller should roll back."""
         ...
+
+
+@runtime_checkable
+class SyncNotes(Protocol):
+    """SQL stores: a note in the caller's transaction, on the caller's thread and connection. It never suspends."""
+
+    def note_in(self, connection: Any, note: Note) -> Verdict:
+        """Write the note with the caller's commit. If the answer is "lost", the caller should roll back."""
+        ...
+
+
+@runtime_checkable
+class AsyncNotes(SyncNotes, Protocol):
+    """The same through an async connection, awaited on the caller's event loop."""
+
+    async def note_awaited(self, connection: Any, note: Note) -> Verdict: ...
 
 
 @runtime_checkable
@@ -85,6 +101,8 @@ class Repairable(Protocol):
 
 _MISSING: dict[type, str] = {
     SyncTransactions: "memory:// and redis:// have no transaction to join; sqlite:/// and postgresql:// do",
+    SyncNotes: "memory:// and redis:// have no transaction to join; sqlite:/// and postgresql:// do",
+    AsyncNotes: "only postgresql:// joins the transaction of an async connection",
     FileTransactions: "only sqlite:/// has one writer",
     AsyncTransactions: "only postgresql:// joins the transaction of an async connection",
     HasHandoff: "only redis:// has it",

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from onthedot.codec.task_failure import TaskFailure
 from onthedot.codec.untyped import encode_untyped
-from onthedot.model.task import TaskFailure
 from onthedot.stores.contract import ClaimRequest, Ended, Lease, NewTask, SlotPool
 from onthedot.stores.sqlite import SqliteStore
 from tests.unit.cli.conftest import Console

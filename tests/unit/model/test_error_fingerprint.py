@@ -7,8 +7,8 @@ from collections import defaultdict
 
 import pytest
 
+from onthedot.codec.task_failure import TaskFailure
 from onthedot.model.error_fingerprint import error_line, fingerprint, message_template
-from onthedot.model.task import TaskFailure
 from tests.unit.operations.error_corpus import CAUSES, errors
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from uuid import UUID
 
-from onthedot.model.task import TaskFailure
+from onthedot.codec.task_failure import TaskFailure
 
 NAMES = ("ann", "Bob Müller", "O'Brien", 'Ann "the hat" Lee', "acme", "globex-eu", "名前", "x", "a/b", "it's me")
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from onthedot.codec.task_failure import TaskFailure
 from onthedot.errors import Cancel, Reject, Retry, Snooze, WorkerDied
 from onthedot.executors.processes.messages import Control, RaisedMessage, RefusedMessage
 from onthedot.model.context import RunState
 from onthedot.model.error_policy import failed_outcome
 from onthedot.model.failures import RemoteError, decode_failure, is_a
-from onthedot.model.task import TaskFailure
 
 
 class PoolChildDied(RemoteError, WorkerDied):

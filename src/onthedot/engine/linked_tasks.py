@@ -1,0 +1,32 @@
+"""The seam for tasks with links: the engine runs them like others, and the flow layer knows what the links mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from onthedot.stores.contract import Outcome, Record
+
+
+class LinkedTasks(Protocol):
+    """Called for tasks with links only: plain tasks pay nothing."""
+
+    async def prepare(self, record: Record) -> Record:
+        """The record with the body that the run decodes. Raises what the run shall end with, or StoreError."""
+        ...
+
+    def adjust(self, record: Record, outcome: Outcome, *, cancelled: bool = False) -> Outcome:
+        """The outcome as it is settled. cancelled: the run was asked to end."""
+        ...
+
+    async def results(self, record: Record, page: int) -> Sequence[object]:
+        """A page of the results of tasks that it follows, from 0; an empty one is after the last."""
+        ...
+
+    async def reasons(self, chores: Sequence[Record]) -> Mapping[str, str]:
+        """Why chores end, by uuid, where there is more to say than the record does."""
+        ...
+
+
+class NotPrepared(BaseException):
+    """The store did not return what a run needs: it starts again later, uncounted."""

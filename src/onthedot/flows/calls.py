@@ -1,0 +1,421 @@
+"""Calls that have not been made, and how they are linked: values that nothing has stored yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    cast,
+    overload,
+)
+
+from onthedot.codec.results import read_failure, split_many
+from onthedot.codec.task_failure import TaskFailure
+from onthedot.errors import ArgumentError
+from onthedot.model.flow_names import JOIN
+from onthedot.model.options import AddOptions
+
+if TYPE_CHECKING:
+    from onthedot.api.flow_handles import AsyncFlowHandle, FlowHandle
+    from onthedot.api.functions import Enqueuer
+    from onthedot.definitions.functions import FunctionDefinition
+    from onthedot.definitions.remote import RemoteDefinition
+    from onthedot.stores.contract import NewTask
+
+__all__ = ["Call", "Group", "Takes", "group"]
+
+Q = ParamSpec("Q")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+S = TypeVar("S")
+A_contra = TypeVar("A_contra", contravariant=True)
+A1 = TypeVar("A1")
+A2 = TypeVar("A2")
+A3 = TypeVar("A3")
+A4 = TypeVar("A4")
+A5 = TypeVar("A5")
+OnError: TypeAlias = Literal["fail", "stop", "collect"]
+MISPLACED_RESULT = "a result can be an argument or an element of a list of results"
+
+
+class FlowAdder(Protocol):
+    """Adds calls of one app; the api implements it."""
+
+    @property
+    def portal(self) -> object:
+        """The same object for all calls of an app."""
+        ...
+
+    def delay(self, call: Call[R], uuid: str | None, connection: Any) -> FlowHandle[R]: ...
+    async def enqueue(self, call: Call[R], uuid: str | None, connection: Any) -> AsyncFlowHandle[R]: ...
+    def spawn(self, call: Call[R], flow: str | None) -> tuple[list[NewTask], FlowHandle[R]]:
+        """The tasks of a call that the end of a running task adds. flow: that the running task belongs to."""
+        ...
+
+
+class Result:
+    """Stands for the result of a call, until the call has run."""
+
+    __slots__ = ("call",)
+
+    def __init__(self, call: Call[Any]) -> None:
+        self.call: Call[Any] = call
+
+    def __repr__(self) -> str:
+        return f"<result of {self.call.source}>"
+
+    def __str__(self) -> str:
+        raise ArgumentError(f"the result of {self.call.source} is not known before it runs; {MISPLACED_RESULT}")
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
+
+class FirstFailure:
+    """Stands for the first failure of a flow, until the flow has failed."""
+
+    def __repr__(self) -> str:
+        return "<first failure of the flow>"
+
+
+class Handler(NamedTuple):
+    """A call that runs after the last task of its flow."""
+
+    call: Call[Any]
+    requires: Literal["failure", "any"]
+
+
+class Relations(NamedTuple):
+    """The calls that a call follows, apart from its arguments, and the handlers that it carries.
+
+    after: calls that end before this one starts
+    first_after: calls that end before the first tasks of this one's expression start
+    """
+
+    after: tuple[Call[Any], ...] = ()
+    first_after: tuple[Call[Any], ...] = ()
+    handlers: tuple[Handler, ...] = ()
+
+
+NO_RELATIONS = Relations()
+
+
+class Takes(Protocol[A_contra, R_co]):
+    """A task that can be called with this one argument."""
+
+    def s(self, result: A_contra, /) -> Call[R_co]:
+        """Returns the call with this argument.
+
+        Args:
+            result: The argument, or what stands for it.
+        """
+        ...
+
+
+class Call(Generic[R_co]):
+    """A call that has not been made, from ``send.s("ann")``: for flows, ``app.delay_many``, ``ctx.spawn``, schedules.
+
+    It is immutable: every method returns a new call. ``call.result`` stands for its result and may be an argument of
+    another call; a flow is all that the enqueued call needs.
+
+    >>> from onthedot import App
+    >>> app = App("shop", store="memory://")
+    >>> @app.task
+    ... def double(number: int) -> int:
+    ...     return number * 2
+    >>> call = double.s(21)
+    >>> call
+    double(21)
+    >>> with app.background():
+    ...     call.delay().result(timeout=5)
+    ...     (double.s(1) | double | double).delay().result(timeout=5)
+    42
+    8
+    """
+
+    __slots__ = ("adder", "args", "call_options", "definition", "kwargs", "relations")
+
+    def __init__(
+        self,
+        adder: FlowAdder,
+        definition: FunctionDefinition | RemoteDefinition,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        call_options: AddOptions,
+        relations: Relations = NO_RELATIONS,
+    ) -> None:
+        self.adder: FlowAdder = adder
+        self.definition: FunctionDefinition | RemoteDefinition = definition
+        self.args: tuple[Any, ...] = args
+        self.kwargs: Mapping[str, Any] = kwargs
+        self.call_options: AddOptions = call_options
+        self.relations: Relations = relations
+
+    @property
+    def result(self) -> R_co:
+        """Stands for the result, as an argument of another call or in a list of results."""
+        return cast("R_co", Result(self))
+
+    @property
+    def source(self) -> str:
+        """The source of its task."""
+        return self.definition.name
+
+    @overload
+    def __or__(self, other: Call[S]) -> Call[S]: ...
+    @overload
+    def __or__(self, other: Takes[R_co, S]) -> Call[S]: ...
+    def __or__(self, other: Call[S] | Takes[R_co, S]) -> Call[S]:
+        """A function receives this result as its first argument; a call just runs after this one."""
+        if isinstance(other, Call):
+            known: Call[S] = other
+            return known.related(known.relations._replace(first_after=(*known.relations.first_after, self)))
+        return _bound(other, self.result)
+
+    def then(self, task: Enqueuer[Concatenate[R_co, Q], S], *args: Q.args, **kwargs: Q.kwargs) -> Call[S]:
+        """Calls a task with this result and further arguments.
+
+        Args:
+            task: Receives this result as its first argument.
+            args: Its further arguments.
+            kwargs: Its further arguments, by name.
+        """
+        return _bound(task, self.result, *args, **kwargs)
+
+    def after(self, *calls: Call[Any]) -> Call[R_co]:
+        """Runs this call after others, whose results it does not get.
+
+        Args:
+            calls: They end before it starts; of a group, all members.
+        """
+        _check_calls(calls, "after()")
+        return self.related(self.relations._replace(after=(*self.relations.after, *calls)))
+
+    def on_failure(self, handler: Takes[TaskFailure, Any] | Call[Any]) -> Call[R_co]:
+        """Runs a task if the flow fails or is cancelled, whichever of its calls carries the handler.
+
+        Args:
+            handler: A task that takes the `TaskFailure` of the first failure, or a call.
+        """
+        if not isinstance(handler, Call):
+            handler = _bound(handler, cast("Any", FirstFailure()))
+        return self._handled(Handler(handler, "failure"))
+
+    def always(self, handler: Call[Any]) -> Call[R_co]:
+        """Runs a call after any end of the flow, whichever of its calls carries the handler.
+
+        Args:
+            handler: The call, such as a clean-up.
+        """
+        _check_calls([handler], "always()")
+        return self._handled(Handler(handler, "any"))
+
+    def delay(self, *, uuid: str | None = None, connection: Any = None) -> FlowHandle[R_co]:
+        """Adds the call and all that it needs; they are stored when this returns. For sync code.
+
+        Args:
+            uuid: The id of the flow, which is that of its last task. The same id again: the first flow remains.
+            connection: Adds it in your transaction, as ``options(connection=…)`` does.
+        """
+        return self.origin().delay(self, uuid, connection)
+
+    async def enqueue(self, *, uuid: str | None = None, connection: Any = None) -> AsyncFlowHandle[R_co]:
+        """Adds the call and all that it needs; they are stored when this returns.
+
+        Args:
+            uuid: The id of the flow, which is that of its last task. The same id again: the first flow remains.
+            connection: Adds it in your transaction, as ``options(connection=…)`` does.
+        """
+        return await self.origin().enqueue(self, uuid, connection)
+
+    def __repr__(self) -> str:
+        shown = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwargs.items())]
+        return f"{self.source}({', '.join(shown)})"
+
+    # -- for the packages of this project
+
+    def origin(self) -> FlowAdder:
+        """Adds it to its app."""
+        return self.adder
+
+    def decode_result(self, data: bytes) -> Any:
+        return self.definition.decode_result(data)
+
+    def related(self, relations: Relations) -> Call[R_co]:
+        """The same call with other relations."""
+        return Call(self.adder, self.definition, self.args, self.kwargs, self.call_options, relations)
+
+    def single_task(self) -> NewTask:
+        """The task of a call that is linked to no other."""
+        arguments = (*self.args, *self.kwargs.values())
+        if self.relations is not NO_RELATIONS or any(type(each) is Result for each in arguments):
+            raise ArgumentError(f"{self!r} is part of a flow: add it with .delay() or .enqueue()")
+        return with_clear_error(self, lambda: self.definition.new_task(self.args, self.kwargs, self.call_options))
+
+    def _handled(self, handler: Handler) -> Call[R_co]:
+        return self.related(self.relations._replace(handlers=(*self.relations.handlers, handler)))
+
+
+class Group(Call[R_co]):
+    """Calls that run side by side, from ``group(…)``. Its result is the list of theirs, or a tuple.
+
+    >>> from onthedot import App, group
+    >>> app = App("shop", store="memory://")
+    >>> @app.task
+    ... def double(number: int) -> int:
+    ...     return number * 2
+    >>> @app.task
+    ... def total(numbers: list[int]) -> int:
+    ...     return sum(numbers)
+    >>> with app.background():
+    ...     (group(double.s(number) for number in range(4)) | total).delay().result(timeout=5)
+    12
+    """
+
+    __slots__ = ("is_tuple", "members", "on_error")
+
+    def __init__(
+        self, members: tuple[Call[Any], ...], on_error: OnError, *, is_tuple: bool, relations: Relations = NO_RELATIONS
+    ) -> None:
+        self.members: tuple[Call[Any], ...] = members
+        self.on_error: OnError = on_error
+        self.is_tuple: bool = is_tuple
+        self.relations = relations
+
+    @property
+    def source(self) -> str:
+        """The source of the task that joins its results, if nothing follows the group."""
+        return JOIN
+
+    def origin(self) -> FlowAdder:
+        for call in (*self.members, *self.relations.after, *self.relations.first_after):
+            return call.origin()
+        raise ArgumentError("an empty group belongs to no app: write group([]) | f, or leave it out")
+
+    def decode_result(self, data: bytes) -> Any:
+        items = zip(split_many(data), self.members, strict=True)
+        values = [read_failure(item) or call.decode_result(item) for item, call in items]
+        if self.is_tuple:
+            return tuple(values)
+        return values
+
+    def related(self, relations: Relations) -> Group[R_co]:
+        return Group(self.members, self.on_error, is_tuple=self.is_tuple, relations=relations)
+
+    def single_task(self) -> NewTask:
+        raise ArgumentError(f"{self!r} is a flow: add it with .delay() or .enqueue()")
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, self.members[:3]))
+        return f"group({shown}{', …' if len(self.members) > 3 else ''})"
+
+
+@overload
+def group(calls: Iterable[Call[R]], /, *, on_error: Literal["fail", "stop"] = "fail") -> Group[list[R]]: ...
+@overload
+def group(calls: Iterable[Call[R]], /, *, on_error: Literal["collect"]) -> Group[list[R | TaskFailure]]: ...
+@overload
+def group(a: Call[A1], b: Call[A2], /, *, on_error: Literal["fail", "stop"] = "fail") -> Group[tuple[A1, A2]]: ...
+@overload
+def group(
+    a: Call[A1], b: Call[A2], c: Call[A3], /, *, on_error: Literal["fail", "stop"] = "fail"
+) -> Group[tuple[A1, A2, A3]]: ...
+@overload
+def group(
+    a: Call[A1], b: Call[A2], c: Call[A3], d: Call[A4], /, *, on_error: Literal["fail", "stop"] = "fail"
+) -> Group[tuple[A1, A2, A3, A4]]: ...
+@overload
+def group(
+    a: Call[A1], b: Call[A2], c: Call[A3], d: Call[A4], e: Call[A5], /, *, on_error: Literal["fail", "stop"] = "fail"
+) -> Group[tuple[A1, A2, A3, A4, A5]]: ...
+@overload
+def group(
+    a: Call[A1], b: Call[A2], /, *, on_error: Literal["collect"]
+) -> Group[tuple[A1 | TaskFailure, A2 | TaskFailure]]: ...
+@overload
+def group(
+    a: Call[A1], b: Call[A2], c: Call[A3], /, *, on_error: Literal["collect"]
+) -> Group[tuple[A1 | TaskFailure, A2 | TaskFailure, A3 | TaskFailure]]: ...
+@overload
+def group(
+    a: Call[A1], b: Call[A2], c: Call[A3], d: Call[A4], /, *, on_error: Literal["collect"]
+) -> Group[tuple[A1 | TaskFailure, A2 | TaskFailure, A3 | TaskFailure, A4 | TaskFailure]]: ...
+@overload
+def group(
+    a: Call[A1], b: Call[A2], c: Call[A3], d: Call[A4], e: Call[A5], /, *, on_error: Literal["collect"]
+) -> Group[tuple[A1 | TaskFailure, A2 | TaskFailure, A3 | TaskFailure, A4 | TaskFailure, A5 | TaskFailure]]: ...
+def group(calls: Any, /, *more: Call[Any], on_error: OnError = "fail") -> Group[Any]:
+    """Runs calls side by side; what follows gets the list of their results, in this order.
+
+    Args:
+        calls: The calls, as a list or a generator; the result is a list. Or two to five calls as arguments of their
+            own, of any types; the result is a tuple.
+        more: The second to the fifth call.
+        on_error: "fail": what follows a failed call is cancelled, and everything else goes on. "stop": as "fail", and
+            the calls of the flow that have not started are cancelled. "collect": what follows runs, and gets a
+            `TaskFailure` in place of a missing result.
+    """
+    if on_error not in ("fail", "stop", "collect"):
+        raise ArgumentError(f"group(on_error={on_error!r}): it is fail, stop or collect")
+    is_tuple = isinstance(calls, Call)
+    if more and not is_tuple:
+        raise ArgumentError("group(): pass one list of calls, or two to five calls")
+    if is_tuple:
+        calls = (calls, *more)
+    members: tuple[Call[Any], ...] = tuple(calls)
+    _check_calls(members, "group()")
+    if len({id(call) for call in members}) < len(members):
+        twice = next(call for at, call in enumerate(members) if any(call is each for each in members[:at]))
+        raise ArgumentError(f"group(): {twice!r} is in it twice, and a call runs once; make a second one with .s(…)")
+    return Group(members, on_error, is_tuple=is_tuple)
+
+
+def with_clear_error(call: Call[Any], make: Any) -> NewTask:
+    """Makes a task; a result in the wrong place is reported as such, not as a value that cannot be stored."""
+    try:
+        return cast("NewTask", make())
+    except ArgumentError:
+        for value in (*call.args, *call.kwargs.values()):
+            for each in cast("list[object]", value) if type(value) is list else [value]:
+                found = _find_result(each)
+                if found is not None and found is not each:
+                    kind = type(each).__name__
+                    raise ArgumentError(f"{call.source}: {found!r} is in a {kind}: {MISPLACED_RESULT}") from None
+        raise
+
+
+def _find_result(value: object, depth: int = 8) -> object:
+    if isinstance(value, Result | FirstFailure):
+        return value
+    if isinstance(value, Mapping):
+        value = list(cast("Mapping[object, object]", value).values())
+    if isinstance(value, list | tuple | set | frozenset) and depth:
+        for each in cast("Iterable[object]", value):
+            if (found := _find_result(each, depth - 1)) is not None:
+                return found
+    return None
+
+
+def _check_calls(calls: Iterable[object], where: str) -> None:
+    for call in calls:
+        if not isinstance(call, Call):
+            raise ArgumentError(f"{where}: {call!r} is no call; write f.s(…)")
+
+
+def _bound(task: Any, *args: Any, **kwargs: Any) -> Call[Any]:
+    definition = getattr(task, "definition", None)
+    if definition is None or not hasattr(task, "s"):
+        raise ArgumentError(f"{task!r} is no task; declare it with @app.task")
+    codec = getattr(definition, "codec", None)
+    if codec is not None and not codec.parameters:
+        raise ArgumentError(f"{definition.name} takes no argument: write {definition.name}.s()")
+    return cast("Call[Any]", task.s(*args, **kwargs))

@@ -1,0 +1,254 @@
+"""The graph of an expression: which tasks it has, in which order, and what each of them follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from onthedot.errors import ArgumentError
+from onthedot.flows.calls import NO_RELATIONS, Call, FirstFailure, Group, Handler, Result
+
+MAX_PATH = 1000  # tasks on the longest path
+JOIN_ADVICE = "put a joining task between"
+
+
+@dataclass(eq=False)
+class Member:
+    """A task of a flow. number: None of the last one, whose uuid is the flow's id.
+
+    predecessors: numbers of the tasks that end before it starts
+    collects: it runs although some of them failed
+    stops: its failure cancels members that have not started
+    """
+
+    call: Call[Any]
+    number: int | None = None
+    predecessors: tuple[int, ...] = ()
+    collects: bool = False
+    stops: bool = False
+
+    @property
+    def is_join(self) -> bool:
+        return isinstance(self.call, Group)
+
+
+@dataclass
+class Graph:
+    """The members of a flow, each after those that it follows; the last one is not among them."""
+
+    members: list[Member]
+    last: Member
+    handlers: list[Handler]
+    numbers: dict[int, int]  # of members, by the id of their call
+    joined: frozenset[int]  # ids of the groups whose results a task of its own joins
+
+    def is_joined(self, group: Group[Any]) -> bool:
+        return id(group) in self.joined
+
+    @property
+    def counted(self) -> int:
+        """The number of tasks, without joins."""
+        return sum(not member.is_join for member in (*self.members, self.last))
+
+
+def build_graph(last: Call[Any], max_flow: int) -> Graph:
+    """Checks the expression and numbers its tasks. Raises ArgumentError."""
+    return _Builder(last, max_flow).build()
+
+
+def arguments_of(call: Call[Any]) -> tuple[object, ...]:
+    return (*call.args, *call.kwargs.values())
+
+
+def results_of(argument: object) -> list[Result]:
+    """The argument, if it is a result, or its elements that are."""
+    if type(argument) is Result:
+        return [argument]
+    if type(argument) is list:
+        return [each for each in cast("list[object]", argument) if type(each) is Result]
+    return []
+
+
+def results_in(call: Call[Any]) -> list[Result]:
+    """The results that are arguments of a call, or elements of one."""
+    return [result for argument in arguments_of(call) for result in results_of(argument)]
+
+
+def is_placeholder(argument: object) -> bool:
+    """Whether it is known only after other tasks have run."""
+    return type(argument) is FirstFailure or bool(results_of(argument))
+
+
+@dataclass
+class _Builder:
+    last: Call[Any]
+    max_flow: int
+    calls: dict[int, Call[Any]] = field(default_factory=dict[int, Call[Any]])  # in the order of their discovery
+    follows: dict[int, dict[int, None]] = field(default_factory=dict[int, dict[int, None]])  # by ids; ordered sets
+    handlers: list[Handler] = field(default_factory=list[Handler])
+
+    def build(self) -> Graph:
+        self._discover()
+        for key, call in self.calls.items():  # inner expressions first
+            if call.relations.first_after:
+                self._add_first(key, call.relations.first_after)
+        joined = frozenset(self._joined())
+        tasks = [key for key, call in self.calls.items() if key in joined or not isinstance(call, Group)]
+        before_last = len(tasks) - 1
+        if before_last > self.max_flow:
+            raise ArgumentError(
+                f"the flow has more than {self.max_flow:,} tasks before its last one ({before_last:,}); {JOIN_ADVICE} "
+                "that spawns the rest, or raise App(max_flow=…)"
+            )
+        predecessors = {key: self._resolved(key, joined) for key in tasks}
+        levels = self._levels(tasks, predecessors)
+        longest = max(levels.values())
+        if longest > MAX_PATH:
+            raise ArgumentError(
+                f"the longest path of the flow has {longest:,} tasks, and {MAX_PATH:,} are allowed: {JOIN_ADVICE} that "
+                "spawns the rest"
+            )
+        return self._graph(joined, predecessors, sorted(tasks, key=lambda key: levels[key]))
+
+    def _graph(self, joined: frozenset[int], predecessors: dict[int, dict[int, None]], tasks: Sequence[int]) -> Graph:
+        last = id(self.last)
+        numbers = {key: number for number, key in enumerate(key for key in tasks if key != last)}
+        stopping = {
+            id(member)
+            for call in self.calls.values()
+            if isinstance(call, Group) and call.on_error == "stop"
+            for member in call.members
+        }
+        members: list[Member] = []
+        for key in tasks:
+            call = self.calls[key]
+            follows = tuple(numbers[each] for each in predecessors[key])
+            member = Member(call, numbers.get(key), follows, self._collects(key, joined), key in stopping)
+            members.append(member)
+        ending = next(member for member in members if member.number is None)
+        return Graph([each for each in members if each is not ending], ending, self.handlers, numbers, joined)
+
+    # -- discovery
+
+    def _discover(self) -> None:
+        """All calls that the last one needs, each after those that its arguments and relations name."""
+        portal = self.last.origin().portal
+        begun: set[int] = set()
+        stack: list[tuple[Call[Any], list[Call[Any]] | None]] = [(self.last, None)]
+        while stack:
+            call, direct = stack.pop()
+            if direct is not None:  # all that it needs has been visited
+                self._visit(call, direct, portal)
+                continue
+            if id(call) in begun:
+                continue
+            begun.add(id(call))
+            direct = _direct(call)
+            stack.append((call, direct))
+            needed = direct
+            if call.relations is not NO_RELATIONS:
+                needed = [*direct, *call.relations.after, *call.relations.first_after]
+            stack += [(each, None) for each in reversed(needed) if id(each) not in begun]
+
+    def _visit(self, call: Call[Any], direct: list[Call[Any]], portal: object) -> None:
+        key = id(call)
+        is_empty = isinstance(call, Group) and not call.members
+        if not is_empty and call.origin().portal is not portal:
+            raise ArgumentError(f"{call!r} is a call of another app; a flow is in one store")
+        self.calls[key] = call
+        self.follows[key] = dict.fromkeys(map(id, direct))
+        if isinstance(call, Group):
+            self._add_first(key, call.relations.after)  # what a group follows, its first tasks follow
+        for handler in call.relations.handlers:
+            _check_handler(handler)
+            self.handlers.append(handler)
+
+    def _add_first(self, key: int, others: Iterable[Call[Any]]) -> None:
+        """The first tasks of the expression follow the others, unless the others need them."""
+        for other in others:
+            own = self._reachable(key)
+            if len(own) > 1:
+                own -= self._reachable(id(other))
+            for each in own:
+                if self.follows[each].keys().isdisjoint(own):
+                    self.follows[each][id(other)] = None
+
+    def _reachable(self, start: int) -> set[int]:
+        found = {start}
+        stack = [start]
+        while stack:
+            for key in self.follows[stack.pop()]:
+                if key not in found:
+                    found.add(key)
+                    stack.append(key)
+        return found
+
+    # -- joins
+
+    def _joined(self) -> Iterator[int]:
+        """Groups whose results are one value of their own, or whose collected failures must not meet others."""
+        if isinstance(self.last, Group):
+            yield id(self.last)
+        for key, call in self.calls.items():
+            if isinstance(call, Group):
+                yield from (id(each) for each in call.members if isinstance(each, Group))
+                continue
+            for argument in arguments_of(call):
+                if type(argument) is list:
+                    calls = [result.call for result in results_of(cast("list[object]", argument))]
+                    yield from (id(each) for each in calls if isinstance(each, Group))
+            if len(self.follows[key]) > 1:
+                yield from (each for each in self.follows[key] if self._is_collecting(each))
+
+    def _is_collecting(self, key: int) -> bool:
+        call = self.calls[key]
+        return isinstance(call, Group) and call.on_error == "collect"
+
+    def _collects(self, key: int, joined: frozenset[int]) -> bool:
+        """The task follows a collecting group alone, or joins one."""
+        if key in joined:
+            return self._is_collecting(key)
+        return any(self._is_collecting(each) and each not in joined for each in self.follows[key])
+
+    # -- order
+
+    def _resolved(self, key: int, joined: frozenset[int]) -> dict[int, None]:
+        """The tasks that it follows: the members of a group that is not joined."""
+        found: dict[int, None] = {}
+        for each in self.follows[key]:
+            if isinstance(self.calls[each], Group) and each not in joined:
+                found |= self.follows[each]
+            else:
+                found[each] = None
+        return found
+
+    def _levels(self, tasks: Sequence[int], predecessors: dict[int, dict[int, None]]) -> dict[int, int]:
+        """The number of tasks on the longest path to each, so that a task comes after all that it follows."""
+        levels: dict[int, int] = {}
+        stack = list(reversed(tasks))
+        while stack:
+            key = stack[-1]
+            if key in levels:
+                stack.pop()
+                continue
+            missing = [each for each in predecessors[key] if each not in levels]
+            if missing:
+                stack += missing
+                continue
+            levels[key] = 1 + max((levels[each] for each in predecessors[key]), default=0)
+            stack.pop()
+        return levels
+
+
+def _direct(call: Call[Any]) -> list[Call[Any]]:
+    if isinstance(call, Group):
+        return list(call.members)
+    return [*(result.call for result in results_in(call)), *call.relations.after]
+
+
+def _check_handler(handler: Handler) -> None:
+    call = handler.call
+    needs = isinstance(call, Group) or bool(results_in(call)) or any(call.relations)
+    if needs:
+        raise ArgumentError(f"the handler {call!r} is a flow; a handler is one task, which may spawn a flow")

@@ -1,0 +1,248 @@
+"""An expression as new tasks: bodies with references to results, links and uuids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from onthedot.codec.annotations import write
+from onthedot.codec.body import Inputs, StoredBody
+from onthedot.codec.results import store_many
+from onthedot.definitions.new_task import AGING, FlowHeaders
+from onthedot.errors import ArgumentError
+from onthedot.flows.calls import Call, FirstFailure, Group, Result, with_clear_error
+from onthedot.flows.graph import JOIN_ADVICE, Graph, Member, arguments_of, build_graph, is_placeholder, results_in
+from onthedot.flows.links import FlowLinks
+from onthedot.model.flow_names import JOIN, MemberUuids
+from onthedot.stores.contract import BATCH, Links, NewTask, Policy
+
+MAX_AT_ONCE = BATCH  # tasks that one add stores, all or nothing
+ITEMS = "items"  # the argument of a join
+
+
+@dataclass
+class Flow:
+    """The tasks of a flow: each member comes after those that it follows. Handlers wait for the last task."""
+
+    uuid: str
+    members: list[NewTask]
+    last: NewTask
+    handlers: list[NewTask]
+    remote: frozenset[str]  # sources whose code is elsewhere
+
+    @property
+    def tasks(self) -> list[NewTask]:
+        return [*self.members, self.last, *self.handlers]
+
+    def __len__(self) -> int:
+        return len(self.members) + 1 + len(self.handlers)
+
+    @property
+    def is_single(self) -> bool:
+        """It is one plain task, linked to nothing."""
+        return len(self) == 1
+
+
+def make_flow(call: Call[Any], uuid: str | None = None, parent: str | None = None, *, at_once: str = "") -> Flow:
+    """The tasks of an expression; ArgumentError for one that cannot run. Nothing is stored.
+
+    parent: the flow of the task that spawns it
+    at_once: what adds it in one step, such as "ctx.spawn"; "": several adds may store it
+    """
+    owner = _first_definition(call).owner
+    graph = build_graph(call, owner.max_flow)
+    count = len(graph.members) + 1 + len(graph.handlers)
+    if count > MAX_AT_ONCE and at_once:
+        raise ArgumentError(
+            f"{at_once} adds at most {MAX_AT_ONCE:,} tasks in one step, and this flow has {count:,}: {JOIN_ADVICE} "
+            "that spawns the rest, or add it with .enqueue()"
+        )
+    if count == 1:
+        return _single(graph, uuid, parent)
+    return _Maker(uuid or owner.new_uuid(), graph, parent, starts=count > MAX_AT_ONCE).make()
+
+
+def _single(graph: Graph, uuid: str | None, parent: str | None) -> Flow:
+    call = graph.last.call
+    if isinstance(call, Group) or any(map(is_placeholder, arguments_of(call))):
+        return _Maker(uuid or _first_definition(call).owner.new_uuid(), graph, parent, starts=False).make()
+    new = with_clear_error(call, lambda: call.definition.new_task(call.args, call.kwargs, call.call_options))
+    if uuid is not None:
+        new = replace(new, uuid=uuid)
+    if parent is not None:
+        new = replace(new, links=Links(parent))
+    return Flow(new.uuid, [], new, [], _remote([call]))
+
+
+def _first_definition(call: Call[Any]) -> Any:
+    """Of any task of the expression: all are of one app."""
+    stack = [call]
+    while stack:
+        found = stack.pop()
+        if not isinstance(found, Group):
+            return found.definition
+        stack += [*found.relations.after, *found.relations.first_after, *found.members[:1]]
+    raise ArgumentError("an empty group belongs to no app: write group([]) | f, or leave it out")
+
+
+def _remote(calls: Iterable[Call[Any]]) -> frozenset[str]:
+    return frozenset(call.source for call in calls if not isinstance(call, Group) and call.definition.is_remote)
+
+
+class _Maker:
+    def __init__(self, flow: str, graph: Graph, parent: str | None, *, starts: bool) -> None:
+        self._flow = flow
+        self._graph = graph
+        self._starts = starts
+        self._uuids = MemberUuids(flow)
+        self._links = FlowLinks(flow, graph, starts=starts, parent=parent)
+        self._no_inputs = Inputs(flow=flow)
+        self._join_policy: Policy | None = None
+
+    def make(self) -> Flow:
+        graph = self._graph
+        members = [self._member(member) for member in graph.members]
+        last = self._member(graph.last)
+        handlers: list[NewTask] = []
+        for number, handler in enumerate(graph.handlers, len(members)):
+            new = self._task(handler.call, self._no_inputs)
+            new, delay = _due_after_wait(new)
+            links = self._links.of_handler(handler.requires, delay)
+            handlers.append(replace(new, uuid=self._uuids.of(number), links=links))
+        calls = [member.call for member in (*graph.members, graph.last)]
+        remote = _remote([*calls, *(handler.call for handler in graph.handlers)])
+        return Flow(self._flow, members, last, handlers, remote)
+
+    def _member(self, member: Member) -> NewTask:
+        new = self._join(member, member.call) if isinstance(member.call, Group) else self._call(member)
+        delay = 0
+        if member.predecessors or self._starts:
+            new, delay = _due_after_wait(new)
+        uuid = self._flow if member.number is None else self._uuids.of(member.number)
+        return replace(new, uuid=uuid, links=self._links.of(member, delay))
+
+    def _call(self, member: Member) -> NewTask:
+        call = member.call
+        if "unique" in call.call_options or "uuid" in call.call_options or call.definition.options.unique:
+            option = "uuid" if "uuid" in call.call_options else "unique"
+            raise ArgumentError(
+                f"{call.source}: {option}= on a task inside a flow; give the flow a uuid: .enqueue(uuid=…)"
+            )
+        if not (member.predecessors or member.stops or member.number is None):
+            return self._task(call, self._no_inputs)
+        return self._task(call, self._inputs(member))
+
+    def _inputs(self, member: Member) -> Inputs:
+        call = member.call
+        used = {number for each in self._argument_calls(call) for number in self._numbers(each)}
+        total = 0
+        members = 0
+        if member.number is None:
+            total = self._graph.counted
+            members = len(self._graph.members)
+        return Inputs(
+            flow=self._flow,
+            after=_ranges([number for number in member.predecessors if number not in used]),
+            total=total,
+            members=members,
+            collects=member.collects,
+            stops=member.stops,
+            starts=self._starts and member.collects,
+        )
+
+    def _argument_calls(self, call: Call[Any]) -> Iterable[Call[Any]]:
+        if isinstance(call, Group):
+            return call.members
+        return [result.call for result in results_in(call)]
+
+    def _numbers(self, call: Call[Any]) -> Sequence[int]:
+        """The tasks whose results are the result of a call."""
+        if isinstance(call, Group) and not self._graph.is_joined(call):
+            return [self._graph.numbers[id(each)] for each in call.members]
+        return [self._graph.numbers[id(call)]]
+
+    def _task(self, call: Call[Any], inputs: Inputs) -> NewTask:
+        """A task whose body refers to the results that are its arguments."""
+        has_inputs = bool(inputs.after or inputs.total or inputs.collects or inputs.stops or inputs.starts)
+        if not has_inputs and not any(map(is_placeholder, arguments_of(call))):
+            return with_clear_error(call, lambda: call.definition.new_task(call.args, call.kwargs, call.call_options))
+        arguments = call.definition.bind(call.args, call.kwargs)
+        references: dict[str, Any] = {}
+        results: dict[str, Raw] = {}
+        failures: list[str] = []
+        for name, value in arguments.items():
+            if type(value) is FirstFailure:
+                failures.append(name)
+            elif is_placeholder(value) or _is_variadic(call, value):
+                self._refer(call, name, value, references, results)
+        linked = {*references, *results, *failures}
+        known = {name: value for name, value in arguments.items() if name not in linked}
+        headers = FlowHeaders(replace(inputs, args=references, failures=tuple(failures)), results or None)
+        return with_clear_error(call, lambda: call.definition.linked_task(arguments, known, call.call_options, headers))
+
+    def _refer(
+        self, call: Call[Any], name: str, value: Any, references: dict[str, Any], results: dict[str, Raw]
+    ) -> None:
+        """Enters an argument as a reference to results; one that needs none is known already."""
+        if type(value) is Result and (not isinstance(value.call, Group) or self._graph.is_joined(value.call)):
+            references[name] = self._numbers(value.call)[0]
+            return
+        items: list[Any] = []
+        elements = [value] if type(value) is Result else cast("Iterable[object]", value)
+        for index, item in enumerate(elements):
+            if type(item) is Result:
+                items += self._numbers(item.call)
+            else:
+                items.append(call.definition.store_item(name, item, index))
+        if any(type(item) is int for item in items):
+            references[name] = list(_ranges(items))
+        else:
+            results[name] = Raw(store_many(items))
+
+    def _join(self, member: Member, group: Group[Any]) -> NewTask:
+        references: Mapping[str, Any] = {
+            ITEMS: list(_ranges([self._graph.numbers[id(each)] for each in group.members]))
+        }
+        inputs = replace(self._inputs(member), args=dict(references))
+        owner = _first_definition(group if group.members else self._graph.members[0].call).owner
+        if self._join_policy is None:
+            self._join_policy = Policy(boost=Policy().priority * AGING, reply_to=owner.client)
+        return NewTask("", JOIN, write(StoredBody(inputs=inputs)), policy=self._join_policy)
+
+
+def _is_variadic(call: Call[Any], argument: object) -> bool:
+    """The values of ``*args``, of which one is a result: any other tuple of results is refused."""
+    if type(argument) is not tuple:
+        return False
+    elements = cast("tuple[object, ...]", argument)
+    return any(type(each) is Result and any(each is known for known in call.args) for each in elements)
+
+
+def _ranges(items: Sequence[Any]) -> tuple[Any, ...]:
+    """Numbers that follow each other become one range; other items stay.
+
+    >>> _ranges([4, 5, 6, 9, 8])
+    ([4, 6], 9, 8)
+    """
+    found: list[Any] = []
+    for item in items:
+        before = found[-1] if found else None
+        if type(item) is int and type(before) is int and before + 1 == item:
+            found[-1] = [before, item]
+        elif type(item) is int and type(before) is list and before[1] + 1 == item:
+            before[1] = item
+        else:
+            found.append(item)
+    return tuple(found)
+
+
+def _due_after_wait(new: NewTask) -> tuple[NewTask, int]:
+    """The task without its `after`, and that delay in ms: it counts from the end of the wait."""
+    delay = -int(-new.after // 1)
+    if not delay:
+        return new, 0
+    return replace(new, after=0), delay

@@ -1,0 +1,89 @@
+"""Steps as the journal of a task keeps them. Names of sleeps and waits begin with `#`, which users' names cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+SLEEP = "#sleep"
+WAIT = "#wait:"  # and the names of the signals
+UNTIL = "#until:"  # start and deadline of the wait of the same name and number
+
+T = TypeVar("T", bound=Struct)
+
+
+class SavedStep(Struct, frozen=True, omit_defaults=True):
+    """The data of a note of kind `step`. The name of the note is name#k: the k-th use of the name, from 1."""
+
+    at: int  # position of the request in the run that has saved it
+    value: msgspec.Raw
+    type: str = ""  # annotation by which the value was written
+
+
+class SavedSleep(Struct, frozen=True):
+    """The value of a sleep."""
+
+    until: int  # ms, by the clock of the store
+
+
+class SavedUntil(Struct, frozen=True):
+    """Start and deadline of a wait."""
+
+    since: int
+    until: int | None  # None: it waits for ever
+
+
+def to_raw(data: bytes) -> msgspec.Raw:
+    """An encoded value as a part of a note. None is encoded as nothing, which is no JSON."""
+    return msgspec.Raw(data or b"null")
+
+
+def from_raw(raw: msgspec.Raw) -> bytes:
+    data = bytes(raw)
+    return b"" if data == b"null" else data
+
+
+class TakenSignal(Struct, frozen=True, omit_defaults=True):
+    """The end of a wait."""
+
+    counter: str = ""  # "": the wait has timed out
+    number: int = 0
+    payload: msgspec.Raw = to_raw(b"")
+
+
+encode_step: Callable[[SavedStep], bytes] = msgspec.json.Encoder().encode
+decode_step: Callable[[bytes], SavedStep] = msgspec.json.Decoder(SavedStep).decode
+
+
+def saved_value(position: int, value: Struct) -> SavedStep:
+    """A step that saves one of the structs of this module."""
+    return SavedStep(position, msgspec.Raw(msgspec.json.encode(value)))
+
+
+def read_value(step: SavedStep, kind: type[T]) -> T:
+    """The struct that a step has saved."""
+    return msgspec.json.decode(step.value, type=kind)
+
+
+def until_key(wait_key: str) -> str:
+    """The key of a wait's start and deadline.
+
+    >>> until_key("#wait:approved#1")
+    '#until:approved#1'
+    """
+    return f"{UNTIL}{wait_key.removeprefix(WAIT)}"
+
+
+def step_name(key: str) -> str:
+    """The name of a key, as `ctx.changed` takes it; start and deadline of a wait go with the wait.
+
+    >>> step_name("charge#2"), step_name("#until:approved#1")
+    ('charge', '#wait:approved')
+    """
+    name = key.rpartition("#")[0]
+    if name.startswith(UNTIL):
+        return f"{WAIT}{name.removeprefix(UNTIL)}"
+    return name

@@ -1,0 +1,138 @@
+"""Flows at run time: progress, cancel, retry, and the first failure. No user code is needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from dataclasses import dataclass
+
+from onthedot.model.flow_names import JOIN, is_start_signal
+from onthedot.operations.flow_cancel import FlowCancel, flow_size
+from onthedot.operations.task_queries import BATCH, TaskPage, TaskQueries
+from onthedot.stores.contract import NewSignal, Record, State, Store
+
+CANCEL_TIME = 5.0  # seconds in which a cancel repeats its passes
+_PAUSE = 0.05  # seconds between two passes, while running members end
+_NOT_STARTED: tuple[State, ...] = ("scheduled", "parked", "ready", "waiting")
+
+
+@dataclass(frozen=True, slots=True)
+class FlowProgress:
+    """How far a flow is. Handlers and joins of groups are not counted."""
+
+    done: int
+    """How many of its tasks have ended."""
+    failed: int
+    """How many of these did not succeed."""
+    total: int
+    """How many tasks it has."""
+
+
+class FlowOperations:
+    """Reads and changes flows of one store. cancel: cancels tasks by uuid."""
+
+    def __init__(
+        self, store: Store, queries: TaskQueries, cancel: Callable[[Collection[str], str], Awaitable[int]]
+    ) -> None:
+        self._store = store
+        self._queries = queries
+        self._cancel = cancel
+
+    async def progress(self, flow: str) -> FlowProgress:
+        """Count the tasks that have ended, by the counter of the flow."""
+        last = await self._queries.record(flow)
+        (counter,) = await self._store.counters([flow])
+        is_counted = last.source != JOIN and last.history.ended is not None
+        return FlowProgress(
+            done=counter.value + is_counted,
+            failed=counter.failed + (is_counted and last.state != "succeeded"),
+            total=flow_size(last).total,
+        )
+
+    async def tasks(self, flow: str, state: str | None = None, cursor: str | None = None) -> TaskPage:
+        """Return a page of its tasks, newest first, the last task included."""
+        if state is None:
+            return await self._queries.find(flow=flow, cursor=cursor)
+        return await self._queries.find(flow=flow, state=state, cursor=cursor)
+
+    async def members(self, flow: str) -> AsyncIterator[Record]:
+        """Yield all tasks that belong to the flow, the last one included, and the tasks that members have added."""
+        (last,) = await self._store.get([flow])
+        is_listed = last is None or (last.links is not None and last.links.flow == flow)
+        if last is not None and not is_listed:
+            yield last  # it is listed under the flow whose member has spawned it
+        async for record in self._queries.records({"flow": flow}):
+            yield record
+
+    async def first_failure(self, flow: str) -> Record | None:
+        """Return the member that failed first; else the one that was cancelled first, unless because of others."""
+        failed = await self._first(flow, "failed")
+        return failed or await self._first(flow, "cancelled")
+
+    async def first_failed(self, flow: str) -> Record | None:
+        """Return the member that failed first."""
+        return await self._first(flow, "failed")
+
+    async def _first(self, flow: str, state: State) -> Record | None:
+        first: Record | None = None
+        async for record in self._queries.records({"flow": flow, "state": state}):
+            ended = record.history.ended
+            if ended is None or record.history.reason == "upstream":
+                continue
+            if first is None or ended < (first.history.ended or 0):
+                first = record
+        return first
+
+    async def cancel(self, flow: str, reason: str = "cancelled") -> int:
+        """Cancel all that lives, in passes until nothing does or 5 s are over. Return how many lived at first."""
+        passes = FlowCancel(self._store, self._cancel, self.members, reason)
+        passes.begin(await self._queries.record(flow))
+        now = asyncio.get_running_loop().time
+        deadline = now() + CANCEL_TIME
+        alive = await passes.next_pass()
+        left = alive
+        while left and now() < deadline:
+            await asyncio.sleep(_PAUSE)
+            left = await passes.next_pass()
+        return alive
+
+    async def stop(self, flow: str, reason: str) -> int:
+        """Cancel the members that have not started, after one has failed."""
+        stopped = 0
+        for state in _NOT_STARTED:
+            uuids = [
+                record.uuid
+                async for record in self._queries.records({"flow": flow, "state": state})
+                if record.history.started is None
+            ]
+            for start in range(0, len(uuids), BATCH):
+                stopped += await self._cancel(uuids[start : start + BATCH], reason)
+        return stopped
+
+    async def retry(self, flow: str) -> int:
+        """Run failed tasks again, then those that were cancelled. Return how many left an ended state.
+
+        Failed ones first, and predecessors before the tasks that follow them: so a task finds its counter below the
+        value, and waits.
+        """
+        await self._queries.record(flow)
+        ended: dict[State, list[Record]] = {"failed": [], "cancelled": []}
+        async for record in self.members(flow):
+            if record.state in ended:
+                ended[record.state].append(record)
+        await self._start_again([*ended["failed"], *ended["cancelled"]])
+        revived = 0
+        for records in ended.values():
+            uuids = [record.uuid for record in sorted(records, key=lambda record: record.seq)]
+            for start in range(0, len(uuids), BATCH):
+                revived += len(await self._store.revive(uuids[start : start + BATCH]))
+        return revived
+
+    async def _start_again(self, records: Collection[Record]) -> None:
+        """The counter of a start signal is not kept for ever."""
+        waits = {
+            record.links.waits for record in records if record.links is not None and record.links.waits is not None
+        }
+        names = {wait.counters[0][0] for wait in waits if is_start_signal(wait.counters[0][0])}
+        for name in names:
+            await self._store.signal([NewSignal(name, "start")])

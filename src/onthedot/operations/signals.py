@@ -1,0 +1,74 @@
+"""Signals that are kept, and the tasks that wait for signals."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from onthedot.clock.epoch import from_ms, from_optional_ms
+from onthedot.codec.body import Undecodable
+from onthedot.codec.untyped import decode_untyped_result
+from onthedot.model.counter_names import own_signal, shared_signal
+from onthedot.operations.task_queries import find_pages
+from onthedot.operations.waits import awaited_signals
+from onthedot.stores.contract import MAX_KEPT_SIGNALS, NewSignal, Store, StoredSignal
+
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSignal:
+    """A signal in the store."""
+
+    name: str
+    id: str
+    at: datetime
+    payload: object
+    to: str | None = None  # uuid of the task that it is addressed to
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingTask:
+    """A task that waits for signals."""
+
+    uuid: str
+    source: str
+    names: tuple[str, ...]
+    since: datetime | None
+    until: datetime | None
+
+
+class SignalOperations:
+    """Sends and lists the signals of one app."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def send(self, signal: NewSignal) -> bool:
+        """Store a signal. False: its id is kept under its name already."""
+        (is_new,) = await self._store.signal((signal,))
+        return is_new
+
+    async def kept(self, name: str, to: str | None = None) -> list[KeptSignal]:
+        """Return the signals under a name, in order. to: those addressed to this task."""
+        counter = shared_signal(name) if to is None else own_signal(to, name)
+        page = await self._store.signals(counter, 0, MAX_KEPT_SIGNALS)
+        return [KeptSignal(name, each.id, from_ms(each.number), _payload(each), to) for each in page.signals]
+
+    async def waiting(self, name: str | None = None) -> AsyncIterator[WaitingTask]:
+        """Yield the tasks that wait for a signal, newest first. name: only for this one."""
+        async for page in find_pages(self._store, {"state": "waiting"}, _PAGE):
+            for record in page:
+                names = () if record.wait is None else tuple(awaited_signals(record.wait))
+                if names and name in (None, *names):
+                    since = from_optional_ms(record.history.started)
+                    until = from_optional_ms(record.history.wait_until)
+                    yield WaitingTask(record.uuid, record.source, names, since, until)
+
+
+def _payload(signal: StoredSignal) -> object:
+    try:
+        return decode_untyped_result(signal.payload)
+    except Undecodable as error:
+        return f"<{error}>"

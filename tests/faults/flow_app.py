@@ -1,0 +1,38 @@
+"""The app of the fault tests of flows. As a program: as many workers of it as the argument gives.
+
+The environment variables STORE and RUN_LOG name the store and the file for the runs of the last task.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from onthedot import App, Call, group
+from tests.faults.worker_processes import run_forked
+
+app = App("flows", store=os.environ.get("STORE", "memory://"), concurrency=32, stop_timeout=5)
+
+
+@app.task(max_crashes=1000)
+async def same(number: int) -> int:
+    return number
+
+
+@app.task(max_crashes=1000)
+def ordered(numbers: list[int]) -> int:
+    """Returns how many numbers there are, and writes a line if they are in order."""
+    if numbers == list(range(len(numbers))):
+        with Path(os.environ["RUN_LOG"]).open("a") as log:
+            log.write(f"{os.getpid()} {len(numbers)}\n")
+    return len(numbers)
+
+
+def chord(size: int) -> Call[Any]:
+    return group(same.s(number) for number in range(size)) | ordered
+
+
+if __name__ == "__main__":
+    run_forked(int(sys.argv[1]), app.run)

@@ -1,0 +1,108 @@
+"""``onthedot signal``, and the steps that ``onthedot task show`` lists."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from onthedot import App, current_task
+from onthedot.cli import main
+from tests.support.waits import SOON, wait_until
+from tests.unit.cli.conftest import Console
+
+
+@pytest.fixture
+def waiting(console: Console) -> str:
+    """The uuid of a task that waits for a signal."""
+    declare(console.app)
+    with console.app.background():
+        handle = console.app.named("order").delay()
+        wait_until(lambda: handle.state() == "waiting")
+    return handle.uuid
+
+
+def declare(app: App) -> None:
+    @app.task
+    async def order() -> object:
+        ctx = current_task()
+        await ctx.step("charge", price)
+        return await ctx.wait_for("approved", timeout=3600)
+
+
+def price() -> int:
+    return 7
+
+
+def send(console: Console, *arguments: str) -> str:
+    return console.do("signal", "send", "approved", *arguments, "--id", "evt-1")
+
+
+def test_signal_is_sent_once_and_taken(console: Console, waiting: str) -> None:
+    assert send(console, "by=ann", "level:=3", "--to", waiting[-8:]) == "sent\n"
+    assert send(console, "by=bob", "--to", waiting) == "kept already\n"
+    with console.app.background():
+        assert console.app.handle(waiting).result(SOON) == {"by": "ann", "level": 3}
+
+
+def test_signal_without_words_is_null(console: Console, waiting: str) -> None:
+    assert console.json("signal", "send", "approved", "--keep", "7d") == {"name": "approved", "sent": True}
+    (found,) = console.json("signal", "list", "approved")["signals"]
+    assert found["payload"] is None
+    with console.app.background():
+        assert console.app.handle(waiting).result(SOON) is None
+
+
+def test_signal_list_shows_what_is_kept(console: Console, waiting: str) -> None:
+    console.do("signal", "send", "approved", "by=ann", "--id", "evt-1")
+    console.do("signal", "send", "approved", "by=bob", "--id", "evt-2", "--to", waiting)
+    head, row = console.do("signal", "list", "approved").splitlines()
+    assert head.split() == ["ID", "SENT", "PAYLOAD"]
+    assert row.startswith("evt-1")
+    assert row.endswith('{"by":"ann"}')
+    (found,) = console.json("signal", "list", "approved", "--to", waiting)["signals"]
+    assert (found["id"], found["payload"]) == ("evt-2", {"by": "bob"})
+
+
+def test_signal_list_shows_waiting_tasks(console: Console, waiting: str) -> None:
+    for arguments in ((), ("--waiting",), ("approved", "--waiting")):
+        (found,) = console.json("signal", "list", *arguments)["waiting"]
+        assert (found["uuid"], found["names"]) == (waiting, ["approved"])
+    assert console.json("signal", "list", "refused", "--waiting")["waiting"] == []
+    head, row = console.do("signal", "list").splitlines()
+    assert head.split() == ["ID", "SOURCE", "SIGNAL", "SINCE", "UNTIL"]
+    assert "approved" in row
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("",), "the name of a signal"),
+        (("approved", "ann"), "'ann' is no argument"),
+        (("approved", "--keep", "1h"), "keep must be 24 hours or more"),
+        (("approved", "--keep", "soon"), "'soon' is no time"),
+        (("approved", "--to", "nothing"), "no task nothing"),
+    ],
+)
+def test_bad_signal_is_one_line(console: Console, waiting: str, arguments: tuple[str, ...], problem: str) -> None:
+    result = CliRunner().invoke(main, ["signal", "send", *arguments, "--store", console.url])
+    assert result.exit_code != 0
+    assert "Traceback" not in result.output
+    assert problem in result.output
+
+
+def test_source_list_counts_waiting_tasks(console: Console, waiting: str) -> None:
+    assert "1 task waits for a signal or other tasks" in console.do("source", "list")
+    (found,) = [each for each in console.json("source", "list")["sources"] if each["name"] == "order"]
+    assert found["waiting"] == 1
+
+
+def test_task_show_lists_steps_and_the_current_wait(console: Console, waiting: str) -> None:
+    steps = console.json("task", "show", waiting)["steps"]
+    assert [step["name"] for step in steps] == ["charge#1", "#until:approved#1"]
+    assert steps[0]["type"] == "int"
+    text = console.do("task", "show", waiting)
+    assert "steps:" in text
+    assert "charge#1" in text
+    assert "since" in text
+    assert "until" in text
+    assert "waits for the signal" in console.do("task", "explain", waiting)
