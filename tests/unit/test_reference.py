@@ -46,10 +46,10 @@ TWINS = [(AppOperations, SyncOperations), (Schedules, SyncSchedules), (testing.T
 """Classes for sync code, which are described by those for async code."""
 
 FOR_THE_LIBRARY = {
-    "Call": ("decode_result", "origin", "related", "single_task"),
+    "Call": ("check_single", "decode_result", "origin", "related", "single_task"),
     "CronSchedule": ("in_zone",),
     "DailySchedule": ("in_zone",),
-    "Group": ("decode_result", "origin", "related", "single_task"),
+    "Group": ("check_single", "decode_result", "origin", "related", "single_task"),
     "IntervalSchedule": ("in_zone", "with_anchor"),
     "ManualClock": ("call_later", "wall_clock_jump"),
     "OnceSchedule": ("in_zone",),

@@ -157,7 +157,7 @@ class Enqueuer(Generic[P, R]):
                     f"{definition.name}: {call!r} is a call of another task; app.delay_many and app.enqueue_many take "
                     "calls of any tasks"
                 )
-            call.single_task()  # refuses one that is linked
+            call.check_single()
             return definition.new_task(call.args, call.kwargs, {**self._call_options, **call.call_options})
         if isinstance(call, Mapping):
             return definition.new_task((), call, self._call_options)

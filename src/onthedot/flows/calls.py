@@ -254,11 +254,15 @@ class Call(Generic[R_co]):
         """The same call with other relations."""
         return Call(self.adder, self.definition, self.args, self.kwargs, self.call_options, relations)
 
-    def single_task(self) -> NewTask:
-        """The task of a call that is linked to no other."""
+    def check_single(self) -> None:
+        """Raises ArgumentError if it is linked to other calls."""
         arguments = (*self.args, *self.kwargs.values())
         if self.relations is not NO_RELATIONS or any(type(each) is Result for each in arguments):
             raise ArgumentError(f"{self!r} is part of a flow: add it with .delay() or .enqueue()")
+
+    def single_task(self) -> NewTask:
+        """The task of a call that is linked to no other."""
+        self.check_single()
         return with_clear_error(self, lambda: self.definition.new_task(self.args, self.kwargs, self.call_options))
 
     def _handled(self, handler: Handler) -> Call[R_co]:
@@ -311,7 +315,7 @@ class Group(Call[R_co]):
     def related(self, relations: Relations) -> Group[R_co]:
         return Group(self.members, self.on_error, is_tuple=self.is_tuple, relations=relations)
 
-    def single_task(self) -> NewTask:
+    def check_single(self) -> None:
         raise ArgumentError(f"{self!r} is a flow: add it with .delay() or .enqueue()")
 
     def __repr__(self) -> str:

@@ -22,6 +22,8 @@ from onthedot import (
     current_task,
     group,
 )
+from onthedot.client.client import StoreClient
+from onthedot.stores.contract import ClaimRequest, SlotPool
 from tests.support.app_stores import AppStore
 from tests.support.waits import LONG, SOON, wait_until
 
@@ -214,6 +216,28 @@ def test_child_that_kills_its_worker_ends_the_wait(app: App, tasks: Tasks) -> No
         handle = (group([die.s(3)], on_error="collect") | tasks.collect).delay()
         (value,) = handle.result(timeout=SOON * 2)
     assert isinstance(value, TaskFailure)
+
+
+def test_child_over_which_workers_died_three_times_ends_the_wait(app: App, tasks: Tasks) -> None:
+    @app.task
+    async def poison(number: int) -> int:
+        return number
+
+    handle = (group([poison.s(1), tasks.check.s(2)], on_error="collect") | tasks.collect).delay()
+    for number in range(3):
+
+        async def crash(client: StoreClient, name: str = f"dead-{number}") -> int:
+            await client.store.heartbeat(name, b'{"format": 2}', 60_000)
+            pools = [SlotPool(1, {"poison": 1})]
+            turn = await client.store.turn(name, [], ClaimRequest(1, pools, max_suspects=1))
+            await client.store.close_session(name, crashed=True)
+            return len(turn.claim.tasks) if turn.claim is not None else 0
+
+        assert app.runtime.portal.run_sync(crash) == 1
+    with app.background():
+        values = handle.result(timeout=SOON)
+    assert isinstance(values[0], TaskFailure)
+    assert "its worker died 3 times" in values[0].message
 
 
 def test_retry_runs_failed_members_and_then_what_waited_for_them(app: App, tasks: Tasks) -> None:
