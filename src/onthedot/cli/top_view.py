@@ -35,10 +35,13 @@ def _head(out: Screen, title: str, frame: LiveSnapshot) -> list[str]:
     failed = sum(each.failed for each in frame.sources)
     scheduled = sum(each.scheduled for each in frame.sources)
     waiting = sum(each.waiting for each in frame.sources)
+    counts = [f"{ready} ready", f"{running} running", f"{scheduled} scheduled", f"{failed} failed"]
+    if waiting:
+        counts.insert(3, f"{waiting} waiting")
     rates = [f"{name} {getattr(frame.rates, name):.1f}/s" for name in ("done", "failed", "retried", "started")]
     lines = [
         f"{out.moment(frame.at)} · {title}",
-        f"{ready} ready · {running} running · {scheduled} scheduled · {waiting} waiting · {failed} failed",
+        " · ".join(counts),
         " · ".join(rates),
         f"{sparkline(frame.history)} ended/s, most {max(frame.history, default=0)}",
     ]

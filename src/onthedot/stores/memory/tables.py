@@ -94,7 +94,7 @@ class MemoryTables(MemoryCounterTables):
         self._chores: deque[str] = deque()
         self._alarms = OrderedQueue()
         self.retained: dict[int, deque[Record]] = {}  # ended records by keeping time: each queue in order of time
-        self.retained_count = 0
+        self.retained_count: int = 0
         self._results = ResultTable()
         self._seq = 0
         self._fence = 0
