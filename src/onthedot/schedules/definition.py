@@ -64,6 +64,7 @@ class ScheduleDefinition:
 
     def merged_with(self, old: contract.Schedule | None, now: float, *, data: bool = False) -> contract.Schedule | None:
         """The record to store over the old one; None if nothing changes. data: put at run time, not declared."""
+        now = ceil(now)  # once for anchor and first run: a difference of a millisecond would be a window more
         new = self._stored(now)
         digest = "" if data else self.digest
         if old is None:
@@ -89,7 +90,7 @@ class ScheduleDefinition:
         data: dict[str, object] | None = None
         shown = ""
         if isinstance(rule, IntervalSchedule):
-            rule = rule.with_anchor(from_ms(ceil(now)))
+            rule = rule.with_anchor(from_ms(now))
         if isinstance(rule, RuleSchedule):
             shown = _custom_text(rule.rule)
         else:

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from onthedot import App, AtMost, CronSchedule, IntervalSchedule, OnceSchedule, Retry, current_task
+from onthedot.clock.epoch import from_ms
 from onthedot.clock.manual import ManualClock
+from onthedot.schedules.definition import ScheduleDefinition, resolve_rule
+from onthedot.schedules.stored_rule import decode_rule
 from onthedot.schedules.windows import MAX_WINDOWS
-from onthedot.stores.contract import Store
+from onthedot.stores.contract import NewTask, Store
 from tests.support.waits import until
 from tests.unit.schedules.conftest import Shop
 from tests.unit.schedules.test_api import BEGIN, HOUR
@@ -269,3 +272,18 @@ async def test_a_run_that_waits_for_its_retry_does_not_block_the_next(shop: Shop
         await shop.turn(minutes=30)
         await until(lambda: ran[2:] == [(1, 2)])
     assert most == 1
+
+
+@pytest.mark.parametrize("fraction", [0, 0.0002, 0.0004, 0.0007, 0.3, 0.5, 0.9996, 0.9999])
+def test_first_run_and_anchor_of_an_interval_are_of_one_moment(fraction: float) -> None:
+    """The store's time has fractions that a datetime cannot have."""
+    now = 1_767_226_601_148 + fraction
+    definition = ScheduleDefinition("tick", IntervalSchedule(1), NewTask("u", "tick", b"{}"))
+    stored = definition.merged_with(None, now)
+    assert stored is not None
+    assert stored.next_at is not None
+    assert stored.next_at >= now + 1000
+    rule = resolve_rule("tick", decode_rule(stored), {})
+    assert rule is not None
+    following = rule.next_after(from_ms(stored.next_at))
+    assert following == from_ms(stored.next_at + 1000)
