@@ -20,8 +20,8 @@ class OutcomeIsolation:
     """Finds the outcomes that cannot be stored, so that they affect their own tasks only.
 
     Repeated settles are safe: the turn that failed may have settled some of them, and a lease settles once. So all of
-    them go into the next turn again, without their runs, which have been reported. Its claim has a number: if the store
-    goes back to an older state that has lost these settles, the gap in the numbers shows it.
+    them go into the next turn again, without their runs, which have been reported. Its claim has a number: if an older
+    state of the store is restored, without these outcomes, the gap in the numbers shows it.
     """
 
     store: Store

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from onthedot.engine.note_batcher import NoteBatcher
@@ -127,9 +128,7 @@ class StepJournal:
                 return
             after = 0
             while True:
-                page = await self._calls.run(
-                    lambda after=after: self._store.notes(self._run.record.uuid, after, _PAGE, "step")  # type: ignore[misc]
-                )
+                page = await self._calls.run(partial(self._store.notes, self._run.record.uuid, after, _PAGE, "step"))
                 for number, note in page:
                     self._add(note.name, decode_step(note.data), len(note.data))
                     after = number

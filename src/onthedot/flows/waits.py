@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -110,9 +111,7 @@ class Waits:
         wait: list[tuple[str, int]] = []
         found: list[tuple[int, str, TakenSignal]] = []
         for counter in dict.fromkeys(counters):
-            page = await self._calls.run(
-                lambda counter=counter: self._store.signals(counter, last.get(counter, 0), 1)  # type: ignore[misc]
-            )
+            page = await self._calls.run(partial(self._store.signals, counter, last.get(counter, 0), 1))
             wait.append((counter, page.value + 1))
             # The number is a time in ms. Ids that a process makes grow, so they order the signals of one millisecond.
             found += [(each.number, each.id, _taken(counter, each)) for each in page.signals]

@@ -192,7 +192,8 @@ class SyncDurableContext:
             kwargs: Its keyword arguments.
         """
         _check_sync("step", name, function)
-        return self._sync_form("step").step_sync(name, function, args, kwargs)  # type: ignore[no-any-return]
+        result: S = self._sync_form("step").step_sync(name, function, args, kwargs)
+        return result
 
     def step_in(
         self, connection: object, name: str, function: Callable[Q, S], /, *args: Q.args, **kwargs: Q.kwargs
@@ -208,7 +209,8 @@ class SyncDurableContext:
         """
         _check_sync("step_in", name, function)
         durable = self._sync_form("step_in")
-        return durable.step_sync(name, function, args, kwargs, _given(connection))  # type: ignore[no-any-return]
+        result: S = durable.step_sync(name, function, args, kwargs, _given(connection))
+        return result
 
     def sleep(self, duration: Duration) -> None:
         """Ends this run; the task runs again from the top after the time and passes this line. Steps stay saved.

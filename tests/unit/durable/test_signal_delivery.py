@@ -1,4 +1,4 @@
-"""Signals are kept, numbered and taken in order, whoever sends them and whenever."""
+"""Signals are kept, numbered and taken in order, from any sender and at any time."""
 
 from __future__ import annotations
 

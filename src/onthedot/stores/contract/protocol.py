@@ -55,7 +55,7 @@ class Tasks(Protocol):
 
         With a request it also, in this order, reaps dead sessions, refills lanes, ends up to BATCH waits whose counter
         has reached its value and promotes up to BATCH alarms: the turn that settles one link of a chain can claim the
-        next. The end of a task increments the counters of its links, whoever settles it, and once. An outcome whose
+        next. The end of a task, also of a chore, increments the counters of its links once. An outcome whose
         lease was settled before gets "repeat", one whose lease is over gets "lost"; effects count with "ok" only. A
         task whose record or policy cannot be read is handed out as a chore ("undecodable"); others are not affected.
         """
