@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import atexit
 import inspect
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 from weakref import WeakSet
 
 from onthedot.api.app_handles import AppHandles
+from onthedot.api.app_lifecycle import AppLifecycle
+from onthedot.api.app_shortcuts import AppShortcuts
 from onthedot.api.functions import NamedTask, ScheduledFunction, TaskFunction, new_tasks
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
 from onthedot.api.operations import AppOperations, SyncOperations
 from onthedot.api.schedules import Schedules, SyncSchedules
 from onthedot.clock.durations import Duration
-from onthedot.clock.protocol import Clock
 from onthedot.codec.body import Caps
 from onthedot.definitions.consumers import BaseTaskConsumer
 from onthedot.definitions.registry import DefinitionRegistry
@@ -27,19 +26,16 @@ from onthedot.errors import BadSchedule, DeclarationError, SchedulerStateError
 from onthedot.executors.contract import Executor
 from onthedot.flows.calls import Call
 from onthedot.flows.signals import KEEP
-from onthedot.model.executor_names import PROCESS, THREAD
 from onthedot.model.familiar_names import APP, missing_attribute
 from onthedot.model.flow_names import MAX_MEMBERS
 from onthedot.model.options import TaskOptions, parse_bound
-from onthedot.model.task import TaskInfo, check_name
+from onthedot.model.task import check_name
 from onthedot.model.value_errors import SettingError
 from onthedot.observability.logs import LogObserver
-from onthedot.operations.explain import Explanation
-from onthedot.operations.task_queries import TaskFilter, TaskPage
 from onthedot.runtime.config import RuntimeConfig, check_poll_interval, check_stop_timeout, slots_by_executor
 from onthedot.runtime.runtime import Runtime
 from onthedot.runtime.settings import store_url
-from onthedot.runtime.user_code import ImportState, calling_module, extend_import_deadline, forbid_during_import
+from onthedot.runtime.user_code import calling_module
 from onthedot.schedules.cron import Zone
 
 if TYPE_CHECKING:
@@ -67,7 +63,7 @@ class _Decorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
 
 
-class App(AppHandles, Generic[S]):
+class App(AppHandles, AppLifecycle, AppShortcuts, Generic[S]):
     """Declares tasks, adds them to a store and runs them.
 
     `operations` finds and changes tasks of all processes, `schedules` their schedules; `sync` has both for sync code.
@@ -294,153 +290,6 @@ class App(AppHandles, Generic[S]):
         if self.runtime.config.lifespan is not None and not self.runtime.lifespan_entered:
             raise SchedulerStateError("app.state is there only where tasks run: lifespan() has not been entered here")
         return cast(S, self.runtime.state)
-
-    async def __aenter__(self) -> App[S]:
-        """Connects on this event loop, to add and read tasks; runs none."""
-        await self._portal.connect()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._portal.disconnect()
-
-    @asynccontextmanager
-    async def running(self) -> AsyncGenerator[App[S], None]:
-        """Runs tasks inside this event loop, until the block ends."""
-        if not await self.runtime.host.start("loop"):
-            raise SchedulerStateError(f"app {self.name!r} is already {self.runtime.host.status} on this event loop")
-        try:
-            yield self
-        finally:
-            await self.runtime.host.stop()
-
-    @contextmanager
-    def background(self, process: bool = False) -> Generator[App[S], None, None]:
-        """Runs tasks in the background until the block ends.
-
-        Args:
-            process: False: on a thread of this process. True: in a process of its own.
-        """
-        if not self.start(auto=True, threading=not process):
-            raise SchedulerStateError(f"app {self.name!r} is already {self.runtime.host.status} in the background")
-        try:
-            yield self
-        finally:
-            self.shutdown()
-
-    def run(self) -> None:
-        """Runs tasks in the foreground until Ctrl+C or SIGTERM."""
-        forbid_during_import()
-        self.runtime.host.run()
-
-    def start(self, auto: bool = False, threading: bool = True) -> bool:
-        """Runs tasks. Returns True if this call started it.
-
-        Args:
-            auto: False: blocks like ``run()``. True: in the background, until ``shutdown()`` or the exit.
-            threading: True: the background is a thread, and sync functions run in threads unless they name an executor.
-                False: both are processes. A process imports the script and finds what is declared at module level.
-        """
-        if ImportState.marked and auto:  # this is an import by one of our own processes
-            extend_import_deadline(started=True)
-            return True
-        if self.runtime.host.status == "stopped":
-            self._registry.owner.sync_executor = THREAD if threading else PROCESS
-        if not auto:
-            self.run()
-            return True
-        if threading:
-            started = self.runtime.host.start_thread()
-        else:
-            started = self.runtime.host.start_process(self.runtime.start_process)
-        if started:
-            atexit.register(self.shutdown)
-        return started
-
-    def shutdown(self, timeout: float | None = None) -> bool:
-        """Ends ``start(auto=True)``. Returns True if this call did it.
-
-        Args:
-            timeout: Seconds that running tasks get; by default `stop_timeout` of the app.
-        """
-        atexit.unregister(self.shutdown)
-        try:
-            return self.runtime.stop_background(timeout)
-        finally:
-            self._portal.close()
-
-    def status(self) -> dict[str, Any]:
-        """Returns state, counts, running tasks of this process and the last error.
-
-        The first call waits for the store, up to half a second; later ones never do: see `Scheduler.status()`.
-        """
-        return self.runtime.status()
-
-    @contextmanager
-    def override(self, *, store: str | None = None, clock: Clock | None = None) -> Generator[App[S], None, None]:
-        """Uses another store or clock until the block ends. For tests.
-
-        Args:
-            store: URL of the store.
-            clock: Such as a ``ManualClock``.
-
-        ::
-
-            with app.override(store="memory://", clock=ManualClock()):
-                ...
-        """
-        config = self.runtime.config
-        url = config.url if store is None else store_url(store)
-        with self.runtime.override(replace(config, url=url, clock=clock or config.clock)):
-            yield self
-
-    # -- operating: the most frequent of `operations`, which has more
-
-    async def get(self, uuid: str) -> TaskInfo:
-        """Returns a task, with its result if it has one. uuid: the whole of it. Raises TaskNotFound."""
-        return await self.operations.get(uuid)
-
-    async def explain(self, uuid: str) -> Explanation:
-        """Returns why a task is not running, and when it may, by the rules of the claim. uuid: its id."""
-        return await self.operations.explain(uuid)
-
-    async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
-        """Returns a page of tasks, newest first: ``await app.find(state="failed", source="send", limit=10)``.
-
-        Args:
-            where: See `TaskFilter`.
-        """
-        return await self.operations.find(**where)
-
-    async def retry(self, *uuids: str) -> list[str]:
-        """Runs failed or cancelled tasks again. uuids: their ids. Returns the uuids of those that are alive now."""
-        return await self.operations.retry(*uuids)
-
-    async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
-        """Cancels tasks: pending ones end at once, running ones are asked to. Returns how many were alive.
-
-        Args:
-            uuids: The ids of the tasks.
-            reason: Kept with the tasks.
-        """
-        return await self.operations.cancel(*uuids, reason=reason)
-
-    async def pause(self, source: str, key: str | None = None, reason: str = "") -> None:
-        """Starts no more tasks of a source until `resume`; running tasks go on.
-
-        Args:
-            source: The name of the source.
-            key: Only the tasks of this key of its lane.
-            reason: Shown to others who look.
-        """
-        await self.operations.pause(source, key, reason)
-
-    async def resume(self, source: str, key: str | None = None) -> None:
-        """Ends a pause. source, key: as in `pause`."""
-        await self.operations.resume(source, key)
-
-    async def purge(self, limit: int = 10_000) -> int:
-        """Deletes tasks past their retention, as workers do. limit: how many at most. Returns how many."""
-        return await self.operations.purge(limit)
 
 
 def _check_max_flow(value: int) -> int:

@@ -21,39 +21,30 @@ from onthedot.client.status_counts import StatusCounts, StatusSnapshot
 from onthedot.clock.protocol import Clock
 from onthedot.definitions.registry import DefinitionRegistry
 from onthedot.definitions.sources import Source, Sources
-from onthedot.engine.config import WorkerConfig
-from onthedot.engine.heartbeat import TaskHeartbeatRunner
 from onthedot.engine.lifecycle import Status
 from onthedot.engine.runner import Around
 from onthedot.engine.schedule_firer import ScheduleFirer
 from onthedot.engine.worker import Worker
 from onthedot.errors import SchedulerStateError, StoreRefused
 from onthedot.executors.contract import Executor
-from onthedot.executors.event_loop import EventLoopExecutor
-from onthedot.executors.processes import Processes
 from onthedot.executors.processes.messages import BootMessage
-from onthedot.executors.threads import ThreadExecutor
-from onthedot.flows.builtin import JoinSource, StopSource
-from onthedot.flows.results import FlowTasks
-from onthedot.flows.steps import DurableRuns
 from onthedot.forks import register_fork_hooks
-from onthedot.model.executor_names import ASYNC, PROCESS, THREAD
+from onthedot.model.executor_names import ASYNC, THREAD
 from onthedot.observability.events import Observer, Observers
 from onthedot.observability.logs import LogObserver
-from onthedot.operations.flows import FlowOperations
 from onthedot.operations.limits import CodeDefinitions
-from onthedot.operations.operations import NO_CODE, Operations
-from onthedot.runtime.background_process import CHILD_ENTRY_POINT, BackgroundProcess, require_importable
+from onthedot.operations.operations import NO_CODE
+from onthedot.runtime.background_process import BackgroundProcess, require_importable
 from onthedot.runtime.config import RuntimeConfig
-from onthedot.runtime.heartbeat_thread import HeartbeatThread
+from onthedot.runtime.executors import open_executors
 from onthedot.runtime.host import WorkerHost
-from onthedot.runtime.settings import store_url, version
+from onthedot.runtime.settings import store_url
 from onthedot.runtime.status import status_fields
 from onthedot.runtime.user_code import ImportState, current_location, extend_import_deadline, forbid_during_import
+from onthedot.runtime.workers import new_worker
 from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.stores import connect
 from onthedot.stores.contract import NewTask, Store
-from onthedot.stores.masked_url import masked
 from onthedot.stores.schemes import absolute
 
 
@@ -107,7 +98,7 @@ class Runtime:
     def logs(self) -> LogObserver:
         return self.config.logs
 
-    def _new_observer(self) -> Observers:
+    def new_observer(self) -> Observers:
         """For the events of a worker or a client."""
         return Observers([self.logs, *self.config.observers], self.logs.scheduler)
 
@@ -145,7 +136,7 @@ class Runtime:
         )
         observer: Observer = self.logs
         if self.config.observers:  # else an add is two calls shorter
-            observer = self._new_observer()
+            observer = self.new_observer()
         return self.config.client_factory(
             self.store,
             ClientConfig(
@@ -154,7 +145,7 @@ class Runtime:
         )
 
     def _new_counts(self, watched: bool) -> StatusCounts:
-        return StatusCounts(self.config.clock, self._new_observer(), watched)
+        return StatusCounts(self.config.clock, self.new_observer(), watched)
 
     def _retention(self, source: str) -> int:
         known = self.sources.get(source)
@@ -233,13 +224,12 @@ class Runtime:
         async with AsyncExitStack() as stack:
             await self.portal.connect()
             stack.push_async_callback(self.portal.disconnect)
-            self.executors = self._open_executors(stack)
+            self.executors = open_executors(self.config, self.boot_message, stack)
             if self.config.lifespan is not None:
                 self.state = await stack.enter_async_context(self.config.lifespan())
                 self.lifespan_entered = True
                 stack.callback(self._leave_lifespan)
-            self._put_builtin_sources()
-            self.worker = self._new_worker()
+            self.worker = new_worker(self, self._declare, self._schedule_failed)
             await self.worker.start()
             self._exit_stack = stack.pop_all()
         self.portal.worker_loop = asyncio.get_running_loop()
@@ -248,75 +238,9 @@ class Runtime:
         self.state = None
         self.lifespan_entered = False
 
-    def _new_worker(self) -> Worker:
-        config = self.config
-        lease_ms = self.store.traits.lease_ms
-        if lease_ms is not None and config.lease_ms is not None:
-            lease_ms = min(lease_ms, config.lease_ms)
-        worker_config = WorkerConfig(
-            slots={**config.slots, **{name: self.slots_of(each) for name, each in config.executors.items()}},
-            lease_ms=lease_ms,
-            app=self.name,
-            store=masked(self.url),
-            version=version(),
-            one_pool=config.one_pool,
-            claim_batch=config.claim_batch,
-            poll_interval=config.poll_interval * 1000,
-            max_retained=config.max_kept,
-        )
-        observer = self._new_observer()
-        firer = ScheduleFirer(self.store, self.sources, self.schedules, self.clock, observer, self._schedule_failed)
-        return config.worker_factory(
-            worker_config,
-            store=self.store,
-            sources=self.sources,
-            executors=self.executors,
-            firer=firer,
-            schedules=self.schedules,
-            declare=lambda: self._declare(firer),
-            clock=self.clock,
-            random=config.random,
-            new_uuid=config.new_uuid,
-            observer=observer,
-            task_log=self.logs.task.logger,
-            heartbeat_runner=HeartbeatThread() if self.clock.is_system else TaskHeartbeatRunner(),
-            heartbeat_delegate=config.heartbeat_delegate,
-            middleware=tuple(self.middleware),
-            new_durable_run=DurableRuns(self.store, observer),
-            linked=FlowTasks(self.store, self._flow_operations(), config.new_uuid, self.result_decoder),
-            on_turn=self.status_counts.mark_stale if self.status_counts.watched else None,
-            on_fatal=self.host.on_failed,
-        )
-
-    def _flow_operations(self) -> FlowOperations:
-        return Operations(self.store, self.registry.owner.client, self.clock).flows
-
-    def _put_builtin_sources(self) -> None:
-        self.sources.put_builtin(JoinSource())
-        self.sources.put_builtin(StopSource(self._flow_operations().stop))
-
     async def _declare(self, firer: ScheduleFirer) -> None:
         await firer.declare()
         await self._refresh_counts()
-
-    def _open_executors(self, stack: AsyncExitStack) -> dict[str, Executor]:
-        own: dict[str, Executor] = {
-            ASYNC: EventLoopExecutor(),
-            THREAD: ThreadExecutor(f"onthedot-{self.name}"),
-            PROCESS: Processes(),
-        }
-        for executor in own.values():
-            stack.callback(executor.close)
-        executors = own | dict(self.config.executors)
-        for executor in executors.values():
-            if isinstance(executor, Processes):
-                executor.open(self.boot_message, CHILD_ENTRY_POINT)
-                stack.callback(executor.close)
-        return executors
-
-    def slots_of(self, executor: Executor) -> int:
-        """How many tasks one of the user's own executors runs at once."""
-        return executor.slots or self.config.slots[PROCESS if isinstance(executor, Processes) else ASYNC]
 
     def start_process(self) -> BackgroundProcess:
         """Runs this app in another process. A memory store is replaced by a file that this process removes at exit."""

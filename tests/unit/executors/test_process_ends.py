@@ -14,6 +14,7 @@ import pytest
 
 from onthedot import TaskCancelled, TaskFailed, TaskTimeout, WorkerDied
 from onthedot.executors.processes import Processes, fork_server
+from onthedot.runtime.executors import slots_of
 from tests.support.leak_check import descendants
 from tests.support.processes import lives, start_script
 from tests.support.programs import tasks
@@ -171,8 +172,8 @@ async def test_memory_limit_bounds_a_child() -> None:
 
 
 async def test_an_own_executor_has_its_own_slots() -> None:
-    assert app.runtime.slots_of(Processes(3)) == 3
-    assert app.runtime.slots_of(Processes()) == 2  # from processes=2
+    assert slots_of(app.runtime.config, Processes(3)) == 3
+    assert slots_of(app.runtime.config, Processes()) == 2  # from processes=2
 
 
 async def test_a_child_that_is_not_ready_in_time_fails_its_task() -> None:

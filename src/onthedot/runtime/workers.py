@@ -1,0 +1,77 @@
+"""Makes the worker of a runtime from its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from onthedot.engine.config import WorkerConfig
+from onthedot.engine.heartbeat import TaskHeartbeatRunner
+from onthedot.engine.schedule_firer import ScheduleFirer
+from onthedot.engine.worker import Worker
+from onthedot.flows.builtin import JoinSource, StopSource
+from onthedot.flows.results import FlowTasks
+from onthedot.flows.steps import DurableRuns
+from onthedot.operations.operations import Operations
+from onthedot.runtime.config import RuntimeConfig
+from onthedot.runtime.executors import slots_of
+from onthedot.runtime.heartbeat_thread import HeartbeatThread
+from onthedot.runtime.settings import version
+from onthedot.stores.contract import Store
+from onthedot.stores.masked_url import masked
+
+if TYPE_CHECKING:
+    from onthedot.runtime.runtime import Runtime
+
+
+def new_worker(
+    runtime: Runtime,
+    declare: Callable[[ScheduleFirer], Awaitable[None]],
+    on_schedule_failed: Callable[[Exception], None],
+) -> Worker:
+    """The worker of a runtime whose executors are open. It knows the sources of the app and the built-in ones."""
+    config = runtime.config
+    store = runtime.store
+    flows = Operations(store, runtime.registry.owner.client, config.clock).flows
+    runtime.sources.put_builtin(JoinSource())
+    runtime.sources.put_builtin(StopSource(flows.stop))
+    observer = runtime.new_observer()
+    firer = ScheduleFirer(store, runtime.sources, runtime.schedules, config.clock, observer, on_schedule_failed)
+    return config.worker_factory(
+        _worker_config(config, store, masked(runtime.url)),
+        store=store,
+        sources=runtime.sources,
+        executors=runtime.executors,
+        firer=firer,
+        schedules=runtime.schedules,
+        declare=lambda: declare(firer),
+        clock=config.clock,
+        random=config.random,
+        new_uuid=config.new_uuid,
+        observer=observer,
+        task_log=config.logs.task.logger,
+        heartbeat_runner=HeartbeatThread() if config.clock.is_system else TaskHeartbeatRunner(),
+        heartbeat_delegate=config.heartbeat_delegate,
+        middleware=tuple(runtime.middleware),
+        new_durable_run=DurableRuns(store, observer),
+        linked=FlowTasks(store, flows, config.new_uuid, runtime.result_decoder),
+        on_turn=runtime.status_counts.mark_stale if runtime.status_counts.watched else None,
+        on_fatal=runtime.host.on_failed,
+    )
+
+
+def _worker_config(config: RuntimeConfig, store: Store, shown_url: str) -> WorkerConfig:
+    lease_ms = store.traits.lease_ms
+    if lease_ms is not None and config.lease_ms is not None:
+        lease_ms = min(lease_ms, config.lease_ms)
+    return WorkerConfig(
+        slots={**config.slots, **{name: slots_of(config, each) for name, each in config.executors.items()}},
+        lease_ms=lease_ms,
+        app=config.name,
+        store=shown_url,
+        version=version(),
+        one_pool=config.one_pool,
+        claim_batch=config.claim_batch,
+        poll_interval=config.poll_interval * 1000,
+        max_retained=config.max_kept,
+    )
