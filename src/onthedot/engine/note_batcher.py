@@ -25,16 +25,30 @@ class NoteBatcher:
         self._calls = calls
         self._pending: deque[_PendingNote] = deque()
         self._writer: asyncio.Task[None] | None = None
+        self._solo_write = False  # a run is writing its own note
 
     async def write(self, note: Note) -> bool:
         """The note is stored when this returns True. False: the lease is lost, and nothing was written."""
-        if self._store.traits.synchronous:
+        traits = self._store.traits
+        if traits.synchronous:
             return not await self._store.note((note,))
+        if self._writer is None and not self._solo_write and traits.cancel_safe:
+            return await self._write_alone(note)
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._pending.append(_PendingNote(note, answer))
-        if self._writer is None:
+        if self._writer is None and not self._solo_write:
             self._writer = asyncio.create_task(self._write_all())
         return await answer
+
+    async def _write_alone(self, note: Note) -> bool:
+        """Writes in the coroutine of the run: half as many steps of the loop. Notes of other runs gather meanwhile."""
+        self._solo_write = True
+        try:
+            return not await self._calls.run(lambda: self._store.note((note,)))
+        finally:
+            self._solo_write = False
+            if self._pending:
+                self._writer = asyncio.create_task(self._write_all())
 
     async def _write_all(self) -> None:
         try:

@@ -18,8 +18,8 @@ from tests.support.waits import every_chance
 class Store:
     """Answers a write when the test allows it."""
 
-    def __init__(self) -> None:
-        self.traits = StoreTraits(shared=True)
+    def __init__(self, *, cancel_safe: bool) -> None:
+        self.traits = StoreTraits(shared=True, cancel_safe=cancel_safe)
         self.writes: list[list[str]] = []
         self.gate = asyncio.Event()
         self.errors: list[Exception] = []
@@ -46,8 +46,8 @@ class Seen(Observer):
 
 
 class Bench:
-    def __init__(self) -> None:
-        self.store = Store()
+    def __init__(self, *, cancel_safe: bool) -> None:
+        self.store = Store(cancel_safe=cancel_safe)
         self.seen = Seen()
         self.batcher = NoteBatcher(self.store, RepeatedCalls(self.seen, "saving"))  # type: ignore[arg-type]
 
@@ -55,8 +55,13 @@ class Bench:
         return asyncio.create_task(self.batcher.write(Note(Lease(f"task {name}", 1, "w"), "step", name, b"{}")))
 
 
-async def test_notes_gather_during_a_write() -> None:
-    bench = Bench()
+@pytest.fixture(params=[True, False], ids=["cancel-safe", "not-cancel-safe"])
+def bench(request: pytest.FixtureRequest) -> Bench:
+    """A run writes its own note where a cancelled call does not affect others; else a writer does it."""
+    return Bench(cancel_safe=request.param)
+
+
+async def test_notes_gather_during_a_write(bench: Bench) -> None:
     first = bench.write("a")
     await every_chance()
     others = [bench.write(name) for name in ("b", "c", "d")]
@@ -67,15 +72,13 @@ async def test_notes_gather_during_a_write() -> None:
     assert bench.store.writes == [["a"], ["b", "c", "d"]]
 
 
-async def test_lost_lease_is_reported_to_its_task_only() -> None:
-    bench = Bench()
+async def test_lost_lease_is_reported_to_its_task_only(bench: Bench) -> None:
     bench.store.gate.set()
     written = [bench.write(name) for name in ("a", "lost", "c")]
     assert await asyncio.gather(*written) == [True, False, True]
 
 
-async def test_note_that_cannot_be_stored_fails_alone() -> None:
-    bench = Bench()
+async def test_note_that_cannot_be_stored_fails_alone(bench: Bench) -> None:
     bench.store.gate.set()
     good, bad, other = [bench.write(name) for name in ("a", "bad", "c")]
     assert await good
@@ -84,8 +87,7 @@ async def test_note_that_cannot_be_stored_fails_alone() -> None:
         await bad
 
 
-async def test_outage_is_waited_for() -> None:
-    bench = Bench()
+async def test_outage_is_waited_for(bench: Bench) -> None:
     bench.store.errors = [StoreUnavailable("gone"), StoreUnavailable("gone")]
     bench.store.gate.set()
     assert await bench.write("a")
@@ -93,8 +95,7 @@ async def test_outage_is_waited_for() -> None:
     assert bench.seen.events == ["saving failed: gone"] * 2 + ["saving recovered"]
 
 
-async def test_note_of_a_cancelled_run_is_not_written() -> None:
-    bench = Bench()
+async def test_note_of_a_cancelled_run_is_not_written(bench: Bench) -> None:
     first = bench.write("a")
     await every_chance()
     gone = bench.write("b")
@@ -106,3 +107,15 @@ async def test_note_of_a_cancelled_run_is_not_written() -> None:
     assert await first
     assert await last
     assert bench.store.writes == [["a"], ["c"]]
+
+
+async def test_notes_of_others_are_written_after_a_cancelled_write(bench: Bench) -> None:
+    first = bench.write("a")
+    await every_chance()
+    others = [bench.write(name) for name in ("b", "c")]
+    await every_chance()
+    first.cancel()
+    await every_chance()
+    bench.store.gate.set()
+    assert await asyncio.gather(*others) == [True, True]
+    assert bench.store.writes == [["a"], ["b", "c"]]
