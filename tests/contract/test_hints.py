@@ -9,8 +9,9 @@ from typing import cast
 from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import Hint, Store
 from tests.contract.steps import Worker, add, limit, task, tasks
+from tests.support.waits import SOON
 
-PATIENCE = 5  # seconds; a missing hint is a failure
+PATIENCE = SOON  # seconds; a missing hint is a failure
 
 
 class Listener:

@@ -78,4 +78,4 @@ def machines(
         for machine in running:
             if machine.supervisor.poll() is None:
                 machine.stop()
-        wait_for(lambda: not any(machine.children() for machine in running), 10)
+        wait_for(lambda: not any(machine.children() for machine in running), 30)

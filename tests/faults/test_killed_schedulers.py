@@ -60,6 +60,7 @@ def test_every_window_has_one_task(run_log: RunLog, tmp_path: Path) -> None:
     check_every_window(run_log, f"sqlite:///{tmp_path}/schedules.db", 4, scaled(4, 100))
 
 
+@pytest.mark.timed
 def test_last_worker_fires_in_time_while_others_are_killed(run_log: RunLog, tmp_path: Path) -> None:
     """A killed worker is replaced later, so that only the other one can fire the next windows."""
     rng = random.Random(5)
@@ -81,6 +82,7 @@ def test_last_worker_fires_in_time_while_others_are_killed(run_log: RunLog, tmp_
     assert latest < 2
 
 
+@pytest.mark.timed
 def test_windows_fire_while_processes_of_a_supervisor_are_killed(run_log: RunLog, tmp_path: Path) -> None:
     """At random, and often both before either is ready again. The pause before a restart does not grow with each."""
     rng = random.Random(7)

@@ -78,6 +78,7 @@ def test_sleep_starts_the_count_of_crashes_again(store: str, run_log_path: Path)
         assert handle.result(SOON) == 7, "attempts are kept"
 
 
+@pytest.mark.timed
 def test_sleep_and_timeout_are_exact_over_a_restart_of_all_workers(store: str, run_log_path: Path) -> None:
     with worker_processes(store, run_log_path, 1, PROGRAM) as workers:
         sleeper = durable_app.sleeper.delay(3)

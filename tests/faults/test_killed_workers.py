@@ -83,6 +83,7 @@ def alive(dead: Collection[str]) -> dict[str, int]:
     return {worker.id: worker.pid for worker in workers if worker.id not in dead}
 
 
+@pytest.mark.timed
 def test_another_process_takes_over_within_100_ms(store: str, run_log: RunLog, run_log_path: Path) -> None:
     with worker_processes(store, run_log_path, 2) as workers:
         wait_for(lambda: sessions() == 2, 20)

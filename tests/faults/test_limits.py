@@ -159,6 +159,7 @@ def check_windows(source: str, seconds: float) -> None:
     assert used >= (0.97 if LONG else 0.5)  # on a loaded machine no process may claim for a while
 
 
+@pytest.mark.timed
 def test_raised_limit_takes_effect_in_other_processes_at_once(location: Location, workers: None) -> None:
     call_operations(task_app.app, lambda operations: operations.limits.set("slow", cap=1))
     handles = task_app.slow.delay_many([{"seconds": 1.0}] * 4)
@@ -216,6 +217,7 @@ def test_replaced_task_runs_with_a_value_that_was_added_to_it(location: Location
     print(f"\n{sum(map(len, by_task.values()))} values became {len(by_task)} tasks")
 
 
+@pytest.mark.timed
 @pytest.mark.skipif(not LONG, reason="ONTHEDOT_FAULTS=long: a million tasks; short in tests/unit/engine/test_slots.py")
 def test_new_task_starts_although_a_million_older_ones_are_pending(location: Location, workers: None) -> None:
     for _ in range(100):

@@ -44,6 +44,7 @@ def exclusively(path: Path, seconds: float) -> Iterator[None]:
     assert released.wait(seconds + 20)
 
 
+@pytest.mark.timed
 def test_file_locked_for_eight_seconds_delays_work_and_refuses_adds(
     store: str, run_log: RunLog, run_log_path: Path, tmp_path: Path
 ) -> None:

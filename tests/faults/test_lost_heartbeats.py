@@ -29,9 +29,9 @@ def test_runs_of_a_worker_without_heartbeats_do_not_overlap_with_those_of_anothe
     ):
         wait_for(lambda: sessions() == 1, 30)
         task_app.tracked.delay_many([{"seconds": 3 * LEASE}] * tasks)
-        wait_for(lambda: len(run_log.entries()) == tasks, 10)
+        wait_for(lambda: len(run_log.entries()) == tasks, 30)
         link.drop_replies_to(server_store.heartbeat)
-        wait_for(lambda: len(run_log.entries()) >= 2 * tasks, 10)  # it has ended its runs
+        wait_for(lambda: len(run_log.entries()) >= 2 * tasks, 30)  # it has ended its runs
         with worker_processes(server_store.url(LEASE), run_log_path, 1):
             wait_for(lambda: counts() == {"succeeded": tasks}, 30)
         link.restore()

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.fault
 LEASE = 30  # seconds; longer than the test: no task is taken over
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("until_the_worker_gives_up", [False, True])
 @pytest.mark.parametrize("server_store", ["redis", "postgres"], indirect=True)
 def test_tasks_of_a_claim_whose_reply_is_lost_run_within_ten_seconds(
@@ -34,9 +35,9 @@ def test_tasks_of_a_claim_whose_reply_is_lost_run_within_ten_seconds(
     ):
         wait_for(lambda: sessions() == 1, 30)
         task_app.bulky.delay_many([{"text": "x" * 5_000}] * tasks)
-        wait_for(lambda: bool(run_log.entries()), 10)
+        wait_for(lambda: bool(run_log.entries()), 30)
         link.swallow_reply(least=5_000, then_block=until_the_worker_gives_up)
-        wait_for(lambda: link.counts["swallow"] == 1, 10)
+        wait_for(lambda: link.counts["swallow"] == 1, 30)
         if until_the_worker_gives_up:
             wait_for(lambda: "trying again" in workers.log.read_text(), 15)
             link.restore()
@@ -57,9 +58,9 @@ def test_outcomes_of_a_turn_that_was_not_delivered_are_settled_later(
     ):
         wait_for(lambda: sessions() == 1, 30)
         handles = task_app.slow.delay_many([{"seconds": 1}] * task_app.SLOTS)
-        wait_for(lambda: len(run_log.entries()) == task_app.SLOTS, 10)
+        wait_for(lambda: len(run_log.entries()) == task_app.SLOTS, 30)
         link.block("to the server")
         wait_for(lambda: "the loop failed, trying again" in workers.log.read_text(), 20)
         link.restore()
-        wait_for(lambda: counts() == {"succeeded": len(handles)}, 10)
+        wait_for(lambda: counts() == {"succeeded": len(handles)}, 30)
     assert len(run_log.entries()) == 2 * len(handles), "each ran once"

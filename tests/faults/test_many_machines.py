@@ -33,6 +33,7 @@ def on_servers(*short: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("server_store", server_store_params(*short), indirect=True)
 
 
+@pytest.mark.timed
 @on_servers("redis")
 def test_killed_workers_and_machines_lose_no_task(
     server_store: ServerStore, run_log: RunLog, run_log_path: Path
@@ -110,6 +111,7 @@ def summary(took: list[float]) -> str:
     )
 
 
+@pytest.mark.timed
 @on_servers("postgres")
 def test_without_hints_tasks_start_within_the_poll_interval(
     server_store: ServerStore, run_log: RunLog, run_log_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -130,6 +132,7 @@ def test_without_hints_tasks_start_within_the_poll_interval(
     assert statistics.median(waits) > 0.1, "a hint was delivered"
 
 
+@pytest.mark.timed
 @on_servers("redis", "postgres")
 def test_workers_recover_from_cut_connections_and_a_restarted_store(
     server_store: ServerStore, run_log: RunLog, run_log_path: Path

@@ -23,7 +23,7 @@ from tests.contract.damage import add_policy_field, damage_policy, run_on_file
 from tests.support.app_stores import AppStore, app_store
 from tests.support.services import valkey
 from tests.support.services.postgres import Service
-from tests.support.waits import until
+from tests.support.waits import SOON, until
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(60)]
 __all__ = ["app_store"]
@@ -122,10 +122,10 @@ def shop(at: AppStore) -> App[Any]:
 async def run_beside(app: App[Any], bad: AsyncTaskHandle[Any], good: list[AsyncTaskHandle[Any]]) -> None:
     """The worker runs; the good tasks end in time, and also one that is added later."""
     async with app.running():
-        await until(lambda: _all_done(good), 5)
-        assert await (await app.named("send").enqueue(number=100)).result(timeout=5) == 100
-        await until(lambda: _has_ended(bad), 5)
-    assert [await handle.result(timeout=1) for handle in good] == list(range(GOOD))
+        await until(lambda: _all_done(good))
+        assert await (await app.named("send").enqueue(number=100)).result(timeout=SOON) == 100
+        await until(lambda: _has_ended(bad))
+    assert [await handle.result(timeout=SOON) for handle in good] == list(range(GOOD))
 
 
 async def _all_done(handles: list[AsyncTaskHandle[Any]]) -> bool:

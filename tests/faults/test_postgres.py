@@ -67,4 +67,4 @@ def test_killed_and_disconnected_workers_lose_no_task(
     assert counts() == {"succeeded": tasks + len(extra)}
     assert {entry.uuid for entry in entries if entry.event == "end"} == acknowledged | extra
     assert max_concurrent(entries, extra) == 12, "the limit is fully used after the kills, and never exceeded"
-    assert [handle.result(timeout=5) for handle in added[:3]] == [0, 1, 2]
+    assert [handle.result(timeout=30) for handle in added[:3]] == [0, 1, 2]

@@ -63,7 +63,7 @@ def test_immediate_restarts_lose_nothing_that_was_acknowledged(
             time.sleep(rng.uniform(0.5, 1.5))  # the random moment
             server.die(how)
             server.start()
-            back.append(wait_for(grows(acknowledged), 20))
+            back.append(wait_for(grows(acknowledged), 60))
         stopping.set()
         producer.join(60)
         wait_for(all_ended, 60)

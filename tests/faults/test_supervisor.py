@@ -36,6 +36,7 @@ def holder(run_log: RunLog, uuid: str, hosts: list[Machine]) -> Machine:
     return next(machine for machine in hosts if pid in machine.children())
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("server_store", server_store_params("redis", "postgres"), indirect=True)
 def test_tasks_of_a_dead_child_are_taken_over_at_once_and_of_a_machine_after_its_lease(
     server_store: ServerStore, run_log: RunLog, run_log_path: Path

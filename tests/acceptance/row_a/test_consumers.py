@@ -14,7 +14,7 @@ import pytest
 from onthedot import App, BaseTaskConsumer, Task, TaskConsumerRegistry
 from onthedot.clock.manual import ManualClock
 from tests.support.consumers import Work, idle, running, scheduler_of
-from tests.support.waits import every_chance, until
+from tests.support.waits import SOON, every_chance, until
 
 pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 
@@ -69,6 +69,7 @@ async def test_earlier_task_that_is_added_later_runs_first() -> None:
         await until(lambda: work.ran() == [1, 5])
 
 
+@pytest.mark.timed
 async def test_earlier_task_runs_first_in_real_time() -> None:
     work, begin = Work(), datetime.now(UTC)
     started: list[datetime] = []
@@ -280,6 +281,6 @@ async def test_app_never_reads_the_global_registry(monkeypatch: pytest.MonkeyPat
     async with app.running():
         handle = await app.named("email").enqueue()
         with suppress(Exception):
-            await handle.result(timeout=5)
+            await handle.result(timeout=SOON)
         assert await handle.state() == "failed"
     assert work.started == []

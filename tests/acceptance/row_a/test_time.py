@@ -100,6 +100,7 @@ class Stalls:
         )
 
 
+@pytest.mark.timed
 async def test_no_wakeup_is_lost_while_the_loop_goes_to_sleep(record_property: Callable[[str, object], None]) -> None:
     """No task is later than 50 ms. A third is added on the loop, the others by a thread, due now or a moment later.
 
@@ -219,6 +220,7 @@ async def test_step_of_the_wall_clock_moves_no_due_time(hours: int, wall_clock: 
         assert far.state() == "scheduled"
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("hours", [1, -1])
 async def test_task_added_after_a_step_of_the_wall_clock_runs_at_its_time(
     hours: int, wall_clock: Callable[[float], None]

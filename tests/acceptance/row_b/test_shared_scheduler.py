@@ -201,6 +201,7 @@ class Control:
         return time.monotonic() - begin - seconds
 
 
+@pytest.mark.timed
 async def test_stop_cancels_a_long_task_after_five_seconds(
     monkeypatch: pytest.MonkeyPatch, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -270,6 +271,7 @@ async def test_stop_waits_for_a_task_that_ends_within_five_seconds(store: str) -
     assert shared_status() == EMPTY | {"queue_count": 1}
 
 
+@pytest.mark.timed
 async def test_idle_scheduler_stops_at_once(store: str) -> None:
     took = []
     for _ in range(3):  # the machine may stall once

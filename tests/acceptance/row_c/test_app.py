@@ -263,6 +263,7 @@ def test_delay_works_from_sync_and_async_code_threads_processes_and_forks(script
     """).run() == [2, 4, [6, True], 10, 12, "running"]
 
 
+@pytest.mark.timed
 async def test_result_on_the_event_loop_of_the_app_is_an_error() -> None:
     app = App("c", store="memory://")
 
@@ -277,6 +278,7 @@ async def test_result_on_the_event_loop_of_the_app_is_an_error() -> None:
         assert time.monotonic() - began < 0.1
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("process", [False, True])
 def test_tasks_declared_after_start_run_at_once(script: Callable[[str], Script], process: bool) -> None:
     (took,) = script(f"""

@@ -91,6 +91,7 @@ def test_shutdown_cancels_pending_tasks_in_memory(script: Callable[[str], Script
     )
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("threading", [True, False])
 def test_script_that_ends_without_shutdown_leaves_nothing_running(
     script: Callable[[str], Script], tmp_path: Path, threading: bool

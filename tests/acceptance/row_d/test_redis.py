@@ -95,6 +95,7 @@ async def workers_of(mq: MessageQueue, count: int) -> bool:
 # -- on time
 
 
+@pytest.mark.timed
 async def test_delayed_messages_are_on_time_by_the_clock_of_the_server(server: valkey.Server) -> None:
     """No message is early. The best of three rounds counts, because the machine has other load.
 
@@ -175,6 +176,7 @@ def subscribed(client: Any, mq: MessageQueue) -> tuple[int, int]:
     return listening, len(client.client_list(_type="pubsub"))
 
 
+@pytest.mark.timed
 async def test_polling_works_without_the_right_to_publish(server: valkey.Server, client: Any) -> None:
     rights = "~onthedot:* &onthedot:* -@all +@read +@write +@scripting +@connection +subscribe +unsubscribe +time +info"
     client.execute_command("ACL", "SETUSER", "mq", "on", ">secret", *rights.split())

@@ -60,6 +60,7 @@ async def test_background_works_under_a_running_loop(app: App, send: Any) -> Non
             pass
 
 
+@pytest.mark.timed
 def test_an_idle_app_stops_at_once(app: App) -> None:
     took = []
     for _ in range(5):

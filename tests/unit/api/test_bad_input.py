@@ -32,7 +32,7 @@ from onthedot import (
     current_task,
 )
 from onthedot.executors.contract import Executor
-from tests.support.waits import until, wait_until
+from tests.support.waits import SOON, until, wait_until
 
 pytestmark = pytest.mark.timeout(20)
 NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001
@@ -404,8 +404,8 @@ async def test_bad_executors_are_refused() -> None:
         return 3
 
     async with app.running():
-        assert await (await good.enqueue()).result(timeout=2) == 1
-        assert await (await own.enqueue()).result(timeout=2) == 2
+        assert await (await good.enqueue()).result(timeout=SOON) == 1
+        assert await (await own.enqueue()).result(timeout=SOON) == 2
         with pytest.raises(OnTheDotError, match="declare it at module level"):
             await (await apart.enqueue()).result(timeout=20)
 
@@ -422,7 +422,7 @@ def test_a_record_that_cannot_be_read_fails_alone() -> None:
             async def elsewhere(right: int) -> None: ...
 
             with pytest.raises(OnTheDotError, match=r"wrong|unknown"):
-                await bad.result(timeout=5)
+                await bad.result(timeout=SOON)
             assert await bad.state() == "failed"
             await (await shop.good.enqueue(2))
 
@@ -446,5 +446,5 @@ async def test_error_in_middleware_fails_only_its_task() -> None:
     async with app.running():
         bad = await good.options(metadata={"break": True}).enqueue()
         with pytest.raises(OnTheDotError, match="in the layer"):
-            await bad.result(timeout=5)
+            await bad.result(timeout=SOON)
         assert await (await good.enqueue()) == 5

@@ -16,6 +16,7 @@ from onthedot import App, ArgumentError, DeclarationError, TaskHandle
 from onthedot.api.schedules import ScheduleOptions
 from onthedot.model import familiar_names as names
 from onthedot.model.options import AddOptions, TaskOptions
+from tests.support.waits import SOON
 
 PARAMETERS = ("name", "schedule")
 
@@ -101,7 +102,7 @@ async def test_attribute_known_elsewhere_names_ours(app: App[Any], send: Any) ->
         with pytest.raises(AttributeError, match=r"has no attribute 'nonsense'$"):
             owner.nonsense  # noqa: B018 - it raises
     with pytest.raises(AttributeError, match=r"'TaskHandle' has no attribute 'get'; write handle\.result\(timeout=…\)"):
-        handles[0].get(timeout=5)
+        handles[0].get(timeout=SOON)
     with pytest.raises(AttributeError, match=r"'TaskFunction' has no attribute 'apply_async'; write f\.delay\(…\)"):
         send.apply_async(("ann",), countdown=5)
 

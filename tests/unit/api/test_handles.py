@@ -192,6 +192,7 @@ async def test_as_completed_follows_the_order_of_the_ends() -> None:
 async def test_as_completed_gives_up_after_its_timeout() -> None:
     async with app.running():
         quick, slow = await move.enqueue(Point(0, 0)), await hang.enqueue()
+        await quick
         ends = as_completed([quick, slow], timeout=0.2)
         assert await anext(ends) is quick
         with pytest.raises(TimeoutError):
@@ -258,6 +259,7 @@ async def test_pending_task_is_cancelled_at_once_without_a_worker() -> None:
     assert (caught.value.reason, caught.value.task) == ("cancelled", handle.uuid)
 
 
+@pytest.mark.timed
 async def test_a_running_task_is_cancelled_within_100_ms() -> None:
     took = []
     async with app.running():

@@ -25,7 +25,7 @@ from onthedot import (
 )
 from onthedot.clock.manual import ManualClock
 from tests.support.consumers import Work, running, scheduler_of
-from tests.support.waits import every_chance, until
+from tests.support.waits import SOON, every_chance, until
 
 pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("own_globals", "no_hidden_trouble")]
 NOON = datetime(2026, 7, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -265,7 +265,7 @@ async def test_error_fails_only_its_own_task(
             f"[fail] task {handle.uuid} from failing: {shown}" for handle in bad
         ]
         assert all(line.exc_info is not None and line.exc_info[1] is error for line in lines), "with the traceback"
-        failure = await asyncio.to_thread(bad[0].exception, timeout=5)
+        failure = await asyncio.to_thread(bad[0].exception, timeout=SOON)
         assert isinstance(failure, TaskFailed)
 
 
@@ -316,7 +316,7 @@ async def test_failing_log_handler_does_not_stop_tasks() -> None:
         logger.addHandler(broken := Broken())
         try:
             handles = [scheduler.add_task(Task(source)) for source in ("work", "other")]
-            await until(lambda: all(handle.done() for handle in handles), timeout=3)
+            await until(lambda: all(handle.done() for handle in handles))
         finally:
             logger.removeHandler(broken)
         assert [handle.state() for handle in handles] == ["failed", "succeeded"]
@@ -375,4 +375,4 @@ async def test_result_on_the_loop_of_the_worker_names_the_async_form() -> None:
     async with running(Work()) as scheduler:
         handle = scheduler.add_task(Task("work"))
         with pytest.raises(SchedulerStateError, match="would block the very event loop"):
-            handle.result(timeout=1)
+            handle.result(timeout=SOON)

@@ -17,7 +17,7 @@ from onthedot import (
 )
 from onthedot.clock.manual import ManualClock
 from tests.support.consumers import Work, running, scheduler_of
-from tests.support.waits import every_chance, until
+from tests.support.waits import SOON, every_chance, until
 
 pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("own_globals", "no_hidden_trouble")]
 
@@ -181,4 +181,4 @@ async def test_current_task_is_the_one_that_runs_longest() -> None:
 async def test_wait_from_another_thread_leaves_no_thread() -> None:
     async with running(Work()) as scheduler:
         handle = scheduler.add_task(Task("work"))
-        assert await asyncio.to_thread(handle.result, timeout=5) is None
+        assert await asyncio.to_thread(handle.result, timeout=SOON) is None

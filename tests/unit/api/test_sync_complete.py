@@ -14,7 +14,7 @@ from onthedot import App, BaseTaskConsumer, StoreRefused, Task, TaskCancelled, T
 from onthedot.model.context import current_run
 from tests.support.services.postgres import Service
 from tests.support.sync_callers import WAYS, Way, by_driver
-from tests.support.waits import wait_until
+from tests.support.waits import SOON, wait_until
 
 ways = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 
@@ -163,5 +163,5 @@ def test_a_store_without_transactions_refuses_the_settlement() -> None:
         return 5
 
     with app.background():
-        assert sell.delay().result(timeout=5) == 5
+        assert sell.delay().result(timeout=SOON) == 5
     assert "which can return its result instead: memory:// and redis:// have no transaction" in str(refused[0])

@@ -12,7 +12,7 @@ import pytest
 
 from onthedot import App, ArgumentError, StoreRefused, TaskCancelled, TaskNotFound, current_task
 from onthedot.model.context import current_run
-from tests.support.waits import wait_until
+from tests.support.waits import SOON, wait_until
 
 
 @pytest.fixture
@@ -45,12 +45,12 @@ def test_task_is_visible_with_the_commit(app: App[None], db: sqlite3.Connection)
     gone = receipt.options(connection=db).delay(1)
     db.rollback()
     with pytest.raises(TaskNotFound):
-        gone.result(timeout=1)
+        gone.result(timeout=SOON)
     with db:
         db.execute("INSERT INTO sale VALUES (2)")
         one = receipt.options(connection=db).delay(2)
         many = receipt.options(connection=db).delay_many([{"number": 3}, {"number": 4}])
-    assert [handle.result(timeout=5) for handle in (one, *many)] == ["receipt 2", "receipt 3", "receipt 4"]
+    assert [handle.result(timeout=SOON) for handle in (one, *many)] == ["receipt 2", "receipt 3", "receipt 4"]
     assert sales(db) == 1
 
 
@@ -64,7 +64,7 @@ def test_first_add_of_an_app_may_join_a_transaction(app: App[None], db: sqlite3.
         with db:
             db.execute("INSERT INTO sale VALUES (1)")
             handle = other.named("receipt").options(connection=db).delay(number=5)
-        assert handle.result(timeout=5) == 5
+        assert handle.result(timeout=SOON) == 5
     finally:
         other.shutdown()
 
@@ -107,7 +107,7 @@ def test_complete_settles_with_the_commit(app: App[None], db: sqlite3.Connection
         noted.append(number)
 
     handle = sell.delay(7)
-    assert handle.result(timeout=5) == 70
+    assert handle.result(timeout=SOON) == 70
     assert handle.info().attempt == 2
     assert sales(db) == 1
     wait_until(lambda: noted == [7])

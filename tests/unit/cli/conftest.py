@@ -211,7 +211,7 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
     shop.app.shutdown()
     for running in shop.started:
         running.close()
-    wait_until(lambda: shop.alive() == [], 10)
+    wait_until(lambda: shop.alive() == [])
 
 
 class Console:

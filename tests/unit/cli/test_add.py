@@ -73,7 +73,7 @@ def test_ctrl_c_while_add_waits_names_the_task_that_goes_on(shop: Shop, form: st
     assert f"interrupted: task {uuid} is stored and goes on; onthedot task show {uuid[-10:]}" in running.text
     assert shop.state(uuid) == "running"
     shop.go()
-    wait_until(lambda: shop.state(uuid) == "succeeded", 10)
+    wait_until(lambda: shop.state(uuid) == "succeeded")
 
 
 def test_ctrl_c_before_the_store_has_answered_names_the_task(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

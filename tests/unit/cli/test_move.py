@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from onthedot import App, TaskCancelled
 from onthedot.cli import main
-from tests.support.waits import wait_until
+from tests.support.waits import SOON, wait_until
 
 
 class Two:
@@ -58,7 +58,7 @@ def test_move_takes_pending_tasks_to_the_target(two: Two) -> None:
     assert here.reason == f"moved to {two.urls[1]}"
     assert (there.args, there.schedule_at, there.added_at) == (here.args, here.schedule_at, here.added_at)
     with pytest.raises(TaskCancelled, match="moved to"):
-        two.one.handle(uuids[0]).result(timeout=5)
+        two.one.handle(uuids[0]).result(timeout=SOON)
     assert two.move().splitlines()[-1] == f"moved 0 tasks, 0 schedules to {two.urls[1]}", "and again: nothing left"
 
 

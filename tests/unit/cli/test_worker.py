@@ -32,7 +32,7 @@ def test_running_task_finishes_before_the_worker_stops(shop: Shop, number: signa
     port = free_port()
     worker = shop.worker("--health", f":{port}")
     uuid = shop.nap()
-    wait_until(lambda: shop.notes() == ["begin a"], 10)
+    wait_until(lambda: shop.notes() == ["begin a"])
     worker.tell(number)
     wait_until(lambda: get(port, "/readyz") == (503, {"status": "not ready", "trouble": {"worker 1": "is stopping"}}))
     later = shop.nap("b")
@@ -45,7 +45,7 @@ def test_running_task_finishes_before_the_worker_stops(shop: Shop, number: signa
 def test_task_that_does_not_finish_in_time_is_requeued_uncounted(shop: Shop) -> None:
     worker = shop.worker("--stop-timeout", "0.2")
     uuid = shop.nap()
-    wait_until(lambda: shop.notes() == ["begin a"], 10)
+    wait_until(lambda: shop.notes() == ["begin a"])
     worker.tell(signal.SIGTERM)
     assert worker.ended() == 0
     info = shop.app.sync.get(uuid)
@@ -55,7 +55,7 @@ def test_task_that_does_not_finish_in_time_is_requeued_uncounted(shop: Shop) -> 
 def test_second_signal_cancels_running_tasks(shop: Shop) -> None:
     worker = shop.worker("--stop-timeout", "60")
     uuid = shop.nap()
-    wait_until(lambda: shop.notes() == ["begin a"], 10)
+    wait_until(lambda: shop.notes() == ["begin a"])
     worker.tell(signal.SIGINT)
     worker.until("stopping")
     worker.tell(signal.SIGINT)
@@ -89,7 +89,7 @@ def test_worker_continues_if_nobody_reads_its_output(shop: Shop) -> None:
 def test_blocked_process_is_killed_after_the_stop_timeout(shop: Shop) -> None:
     worker = shop.worker("--stop-timeout", "0.1")
     shop.add("block", until="go")
-    wait_until(lambda: shop.notes() == ["blocking"], 10)
+    wait_until(lambda: shop.notes() == ["blocking"])
     worker.tell(signal.SIGTERM)
     assert worker.ended() == 1
     assert "killed what did not stop in time" in worker.text
@@ -98,13 +98,13 @@ def test_blocked_process_is_killed_after_the_stop_timeout(shop: Shop) -> None:
 def test_killed_process_is_replaced_and_its_task_runs_again(shop: Shop) -> None:
     worker = shop.worker()
     uuid = shop.nap()
-    wait_until(lambda: shop.notes() == ["begin a"], 10)
+    wait_until(lambda: shop.notes() == ["begin a"])
     (child,) = worker.children()
     os.kill(child, signal.SIGKILL)
     worker.until("died, killed by SIGKILL; starting another")
-    wait_until(lambda: shop.notes() == ["begin a", "begin a"], 10)
+    wait_until(lambda: shop.notes() == ["begin a", "begin a"])
     shop.go()
-    wait_until(lambda: shop.state(uuid) == "succeeded", 10)
+    wait_until(lambda: shop.state(uuid) == "succeeded")
     assert shop.app.sync.get(uuid).crashes == 1
     assert worker.children() != [child]
 
@@ -124,11 +124,11 @@ def test_process_that_is_killed_again_and_again_is_replaced_soon(shop: Shop) -> 
 def test_processes_end_without_their_supervisor(shop: Shop) -> None:
     worker = shop.worker("--processes", "2")
     uuid = shop.nap()
-    wait_until(lambda: shop.notes() == ["begin a"], 10)
+    wait_until(lambda: shop.notes() == ["begin a"])
     children = worker.children()
     assert len(children) == 2
     worker.process.kill()
-    wait_until(lambda: shop.alive() == [], 8)
+    wait_until(lambda: shop.alive() == [])
     info = shop.app.sync.get(uuid)
     assert (info.state, info.crashes) == ("ready", 0)  # released, not crashed
 
@@ -136,16 +136,16 @@ def test_processes_end_without_their_supervisor(shop: Shop) -> None:
 def test_blocked_process_ends_without_its_supervisor(shop: Shop) -> None:
     worker = shop.worker()
     shop.add("block", until="go")
-    wait_until(lambda: shop.notes() == ["blocking"], 10)
+    wait_until(lambda: shop.notes() == ["blocking"])
     worker.process.kill()
-    wait_until(lambda: shop.alive() == [], 10)
+    wait_until(lambda: shop.alive() == [])
 
 
 def test_rolling_restart_loses_no_task(shop: Shop) -> None:
     worker = shop.worker("--processes", "2")
     before = worker.children()
     uuid = shop.nap()
-    wait_until(lambda: shop.notes() == ["begin a"], 10)
+    wait_until(lambda: shop.notes() == ["begin a"])
     worker.tell(signal.SIGHUP)
     more = [shop.add("greet", name=str(number)) for number in range(5)]
     shop.go()
@@ -196,10 +196,10 @@ def test_only_runs_some_sources(shop: Shop) -> None:
 def test_concurrency_limits_tasks_per_process(shop: Shop) -> None:
     shop.worker("-c", "1")
     first, second = shop.nap("a"), shop.nap("b")
-    wait_until(lambda: shop.notes() == ["begin a"], 10)
+    wait_until(lambda: shop.notes() == ["begin a"])
     assert [shop.state(first), shop.state(second)] == ["running", "ready"]
     shop.go()
-    wait_until(lambda: shop.notes() == ["begin a", "end a", "begin b", "end b"], 10)
+    wait_until(lambda: shop.notes() == ["begin a", "end a", "begin b", "end b"])
 
 
 def free_port() -> int:
@@ -259,7 +259,7 @@ def test_workers_are_listed_and_drained(shop: Shop) -> None:
     assert first["concurrency"]["async"] == 100
     result = shop.do("worker", "drain", first["id"])
     assert f"worker {first['id'][-10:]} (pid {first['pid']}) finishes" in result
-    wait_until(lambda: worker.children() == [second["pid"]], 10)
+    wait_until(lambda: worker.children() == [second["pid"]])
     shop.do("worker", "drain", second["id"])
     assert worker.ended() == 0  # without processes the supervisor ends
     assert "nobody works on this store" in shop.run("worker", "list", "--store", "sqlite:///shop.db")[2]
@@ -305,7 +305,7 @@ def test_process_killed_before_it_was_ready_is_started_again(shop: Shop) -> None
     slow_to_import(shop, "pass")
     worker = shop.start("worker", "app.py")
     for times in range(1, 4):  # more often than a process may end by itself
-        wait_until(lambda times=times: len(pids(shop)) == times, 10)
+        wait_until(lambda times=times: len(pids(shop)) == times)
         os.kill(pids(shop)[-1], signal.SIGKILL)
         worker.until("died, killed by SIGKILL; starting another", times)
     shop.go()

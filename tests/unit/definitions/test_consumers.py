@@ -6,7 +6,6 @@ import asyncio
 import functools
 import gc
 import logging
-import time
 import weakref
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -28,7 +27,7 @@ from onthedot import (
 )
 from onthedot.clock.manual import ManualClock
 from tests.support.consumers import Work, running
-from tests.support.waits import every_chance, until
+from tests.support.waits import SOON, every_chance, until
 
 pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")]
 
@@ -127,11 +126,9 @@ async def test_consumers_can_be_added_and_removed_while_running() -> None:
     email, later = Email(), Sms()
     async with running(email, poll_interval=3600) as scheduler:
         await until(lambda: scheduler.runtime.worker.idle.is_set())
-        begin = time.monotonic()
         scheduler.registry.register(later)
         scheduler.add_task(Task("sms"))
-        await until(lambda: len(later.started) == 1)
-        assert time.monotonic() - begin < 2, "at once, and not at the next poll"
+        await until(lambda: len(later.started) == 1)  # much sooner than the next poll
 
         scheduler.registry.unregister("sms")
         handle = scheduler.add_task(Task("sms"))
@@ -329,7 +326,7 @@ async def test_the_options_of_a_task_are_class_attributes() -> None:
         await until(handle.done)
         assert consumer.started == [task, task, task]
         assert (handle.state(), handle.info().priority, handle.info().tags) == ("succeeded", 10, ("eu",))
-        result = await asyncio.to_thread(handle.result, timeout=5)
+        result = await asyncio.to_thread(handle.result, timeout=SOON)
         assert result == {"attempt": 3, "tags": ("eu",)}
 
 
@@ -402,7 +399,7 @@ async def self_paced(clock: ManualClock, tick: Ticking) -> None:
         await every_chance()
         assert len(tick.started) == n
         clock.advance(60_000)
-        await until(lambda n=n: len(tick.started) == n + 1, timeout=5)
+        await until(lambda n=n: len(tick.started) == n + 1)
     assert [task.args for task in tick.started] == [{"n": 1}] * 3
 
 

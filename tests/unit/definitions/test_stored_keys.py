@@ -57,7 +57,7 @@ async def test_option_that_cannot_be_stored_fails_only_its_own_call(
         assert isinstance(error, TaskFailed)
         assert error.error_type == "onthedot.ArgumentError"
         other = await child.enqueue(name="y")
-        assert await other.result(timeout=5) == "y"
+        assert await other.result(timeout=SOON) == "y"
 
 
 @pytest.mark.parametrize("key", [b"scan-\xff.pdf", NUL, "é" * 8000], ids=["bytes", "NUL", "long"])

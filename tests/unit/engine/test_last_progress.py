@@ -11,7 +11,7 @@ from onthedot.clock.manual import ManualClock
 from onthedot.errors import ArgumentError, StoreUnavailable
 from onthedot.stores.contract import Lease, Note
 from onthedot.stores.memory import MemoryStore
-from tests.support.waits import every_chance
+from tests.support.waits import SOON, every_chance
 
 
 async def test_last_progress_before_the_end_is_stored(tmp_path: Path) -> None:
@@ -79,4 +79,4 @@ async def test_progress_that_cannot_be_stored_does_not_stop_the_worker(app: App,
 
     async with app.running():
         store.errors = [ArgumentError("no such number")] * 1000
-        assert await (await copy.enqueue()).result(timeout=5) == "done"
+        assert await (await copy.enqueue()).result(timeout=SOON) == "done"

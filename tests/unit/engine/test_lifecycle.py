@@ -18,7 +18,7 @@ from onthedot import (
 )
 from onthedot.stores.contract import Store
 from tests.support.consumers import Work, scheduler_of, status
-from tests.support.waits import every_chance, until
+from tests.support.waits import SOON, every_chance, until
 
 pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("no_thread_left")]
 
@@ -196,7 +196,7 @@ async def test_running_tasks_are_requeued_uncounted_after_the_stop_timeout() -> 
     handle = scheduler.add_task(Task("work", {"n": 1}))
     await scheduler.start()
     await until(lambda: work.started)
-    assert await asyncio.wait_for(scheduler.stop(), 5) is True
+    assert await asyncio.wait_for(scheduler.stop(), SOON) is True
     assert (work.cancelled, work.ended, handle.state()) == (1, [], "ready")
     work.gate.set()
     await scheduler.start()
@@ -213,14 +213,14 @@ async def test_thread_that_does_not_return_does_not_delay_a_stop_with_timeout() 
 
         def consume(self, task: Task) -> None:
             inside.set()
-            gate.wait(20)
+            gate.wait(2 * SOON)
 
     scheduler = scheduler_of(Stuck(), stop_timeout=0.05)
     handle = scheduler.add_task(Task("stuck"))
     await scheduler.start()
     await until(inside.is_set)
     try:
-        assert await asyncio.wait_for(scheduler.stop(), 5) is True
+        assert await asyncio.wait_for(scheduler.stop(), SOON) is True
         assert handle.state() == "ready"
     finally:
         gate.set()

@@ -28,7 +28,7 @@ from onthedot.stores.contract import (
     TurnResult,
 )
 from onthedot.stores.memory import MemoryStore
-from tests.support.waits import until
+from tests.support.waits import SOON, until
 
 BAD = NewTask("019b0000-0000-7000-8000-000000000001", "child", b"", unique="file-\udcff")  # a lone surrogate
 
@@ -77,9 +77,9 @@ async def test_outcome_that_cannot_be_stored_fails_its_own_task_and_others_run(
         assert worker is not None
         await until(lambda: len(worker.runs) == 11)
         go_on.set()  # all end in the same turn
-        assert await asyncio.wait_for(asyncio.gather(*neighbours), 1) == list(range(10))
+        assert await asyncio.wait_for(asyncio.gather(*neighbours), SOON) == list(range(10))
         later = await careful.enqueue(10)
-        assert await later.result(timeout=1) == 10
+        assert await later.result(timeout=SOON) == 10
         info = await bad.info()
         assert info.state == "failed"
         assert info.error is not None

@@ -111,6 +111,7 @@ async def running(kind: str) -> AsyncIterator[None]:
         yield
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_cancelled_pending_task_ends_at_once(kind: str, tmp_path: Path) -> None:
     async with running(kind):
@@ -133,6 +134,7 @@ async def test_a_timeout_does_not_count_while_pending(kind: str, tmp_path: Path)
         await handle.cancel()
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_cancelled_running_task_ends_as_its_executor_can(kind: str, tmp_path: Path) -> None:
     async with running(kind):
@@ -149,6 +151,7 @@ async def test_a_cancelled_running_task_ends_as_its_executor_can(kind: str, tmp_
     assert ended < {"async": 0.1, "thread": 0.1, "process": 0.5}[kind]
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_timed_out_task_ends_as_its_executor_can(kind: str, tmp_path: Path) -> None:
     async with running(kind):

@@ -69,6 +69,7 @@ async def test_a_child_that_crashes_writes_its_stack(capfd: pytest.CaptureFixtur
     assert " in dies" in written
 
 
+@pytest.mark.timed
 async def test_a_timeout_kills_the_task_and_its_forks_only(tmp_path: Path) -> None:
     async with app.running():
         neighbour = await tasks.waits.enqueue(str(tmp_path / "go"))
@@ -83,6 +84,7 @@ async def test_a_timeout_kills_the_task_and_its_forks_only(tmp_path: Path) -> No
         assert await neighbour.result(SOON) == "done"
 
 
+@pytest.mark.timed
 async def test_a_cancel_kills_the_task_and_its_forks(tmp_path: Path) -> None:
     async with app.running():
         handle = await tasks.endless.enqueue(str(tmp_path))
@@ -92,6 +94,7 @@ async def test_a_cancel_kills_the_task_and_its_forks(tmp_path: Path) -> None:
         assert isinstance(await handle.exception(SOON), TaskCancelled)
 
 
+@pytest.mark.timed
 async def test_stop_kills_tasks_that_do_not_end_and_requeues_them(tmp_path: Path) -> None:
     async with app.running():
         handle = await tasks.endless.enqueue(str(tmp_path))
@@ -100,6 +103,7 @@ async def test_stop_kills_tasks_that_do_not_end_and_requeues_them(tmp_path: Path
     assert await handle.state() == "cancelled"  # by the shutdown of a memory store
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
 async def test_no_process_survives_a_killed_worker(method: str, tmp_path: Path) -> None:
     with start_script("killed_worker.py", method, str(tmp_path)) as worker:
@@ -126,6 +130,7 @@ async def test_an_idle_child_that_was_killed_is_replaced() -> None:
         assert await (await tasks.add.enqueue(1, 2)).result(SOON) == 3
 
 
+@pytest.mark.timed
 async def test_a_killed_fork_server_fails_running_tasks_only(tmp_path: Path) -> None:
     async with app.running():
         handle = await tasks.endless.enqueue(str(tmp_path))

@@ -133,13 +133,11 @@ def test_stop_cancels_members_that_have_not_started(flow_store: AppStore) -> Non
     tasks = Tasks(app)
     try:
         with app.background():
-            calls = [tasks.check.s(BROKEN), *(tasks.check.options(after=LONG).s(number) for number in range(20))]
+            calls = [tasks.check.s(BROKEN), *(tasks.check.options(after=3600).s(number) for number in range(20))]
             handle = (group(calls, on_error="stop") | tasks.count).delay()
-            began = time.monotonic()
             with pytest.raises(TaskFailed, match="no 42"):
                 handle.result(timeout=SOON)
             wait_until(lambda: states(handle) == {"failed": 1, "cancelled": 21})
-            assert time.monotonic() - began < SOON / 2
     finally:
         app.shutdown()
     assert tasks.runs == [BROKEN]
@@ -260,8 +258,8 @@ def test_retry_runs_failed_members_and_then_what_waited_for_them(app: App, tasks
 def test_cancel_of_a_flow_reaches_all_that_its_members_have_added(app: App, tasks: Tasks) -> None:
     @app.task
     async def spread(number: int) -> int:
-        current_task().spawn(tasks.check.options(after=LONG).s(number))
-        current_task().spawn(group([tasks.check.options(after=LONG).s(number)]) | tasks.count)
+        current_task().spawn(tasks.check.options(after=3600).s(number))
+        current_task().spawn(group([tasks.check.options(after=3600).s(number)]) | tasks.count)
         return number
 
     @app.task

@@ -20,7 +20,7 @@ from onthedot import (
     TaskHandle,
 )
 from tests.support.consumers import status
-from tests.support.waits import wait_until
+from tests.support.waits import SOON, wait_until
 
 pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("no_thread_left")]
 
@@ -39,14 +39,14 @@ def test_background_runs_tasks_until_the_block_ends() -> None:
     app, double = app_of()
     assert app.start(auto=True) is True
     assert (status(app), app.start(auto=True)) == ("running", False)
-    assert double.delay(4).result(timeout=5) == 8
+    assert double.delay(4).result(timeout=SOON) == 8
     assert app.shutdown() is True
     assert (status(app), app.shutdown()) == ("stopped", False)
     with app.background():
-        assert double.delay(5).result(timeout=5) == 10
+        assert double.delay(5).result(timeout=SOON) == 10
         with pytest.raises(SchedulerStateError, match="already running"), app.background():
             pass
-        assert double.delay(6).result(timeout=5) == 12
+        assert double.delay(6).result(timeout=SOON) == 12
 
 
 def test_a_second_start_in_another_mode_is_refused() -> None:
@@ -64,7 +64,7 @@ def test_a_second_start_in_another_mode_is_refused() -> None:
             asyncio.run(inside())
         with pytest.raises(SchedulerStateError, match=r"already running in another way"):
             app.run()
-        assert double.delay(1).result(timeout=5) == 2
+        assert double.delay(1).result(timeout=SOON) == 2
 
 
 async def test_pending_tasks_of_a_memory_app_are_cancelled_at_shutdown() -> None:
@@ -81,7 +81,7 @@ def ending(handle: TaskHandle[Any], begin: float, got: list[str]) -> None:
     """Waits for a result, and notes how that ended."""
     time.sleep(begin)
     try:
-        handle.result(timeout=1)
+        handle.result(timeout=SOON)
     except BaseException as error:
         got.append(type(error).__name__)
 
@@ -153,4 +153,4 @@ def test_fork_of_a_running_memory_app_refuses_adds() -> None:
                 os._exit(7)
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
-        assert nothing.delay().result(timeout=5) is None
+        assert nothing.delay().result(timeout=SOON) is None

@@ -39,6 +39,7 @@ def unknown_host(*_: object, **__: object) -> Any:
     raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 
+@pytest.mark.timed
 def test_add_is_refused_within_half_a_second_and_the_task_is_not_stored(app: App[None]) -> None:
     send = app.named("send")
     began = time.monotonic()
@@ -48,6 +49,7 @@ def test_add_is_refused_within_half_a_second_and_the_task_is_not_stored(app: App
     assert (refused.value.uuid, refused.value.stored) == ("u1", False)
 
 
+@pytest.mark.timed
 async def test_awaited_add_is_refused_within_half_a_second(app: App[None]) -> None:
     began = time.monotonic()
     with pytest.raises(StoreUnavailable) as refused:

@@ -16,7 +16,7 @@ from onthedot import (
     current_task,
 )
 from onthedot.testing import ManualClock, TestApp
-from tests.support.waits import LONG, until
+from tests.support.waits import LONG, SOON, until
 from tests.unit.testing.steps import START, Log, none, nothing_is_alive, seconds
 
 # -- the worker's life
@@ -171,6 +171,7 @@ async def test_wait_for_a_task_that_is_not_driven_times_out(app: App, test: Test
     assert await handle is None
 
 
+@pytest.mark.timed
 async def test_wait_while_nothing_runs_fails_at_once(app: App, test: TestApp) -> None:
     """Not after `give_up`, which is for tasks that run."""
     work = app.task(none)
@@ -230,7 +231,7 @@ def test_sync(app: App, test: TestApp, log: Log) -> None:
     other.delay()
     assert test.sync.run_until_idle() == 2
     assert test.sync.advance(minutes=1) == 1
-    assert handle.result(timeout=5) == 1
+    assert handle.result(timeout=SOON) == 1
     work.options(after=3600).delay(2)
     assert test.sync.drain() == 2
     assert log == [("1", seconds(0)), ("1", seconds(60)), ("2", seconds(3660)), ("2", seconds(3720))]

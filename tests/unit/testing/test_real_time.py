@@ -32,6 +32,7 @@ async def test_timeout_of_an_async_task(app: App, test: TestApp, log: Log) -> No
     assert isinstance(await handle.exception(), TaskTimeout)
 
 
+@pytest.mark.timed
 async def test_timeout_of_a_thread(app: App, test: TestApp, caplog: pytest.LogCaptureFixture) -> None:
     go_on = threading.Event()
 

@@ -256,6 +256,7 @@ async def test_expiry(app: App, test: TestApp) -> None:
     assert (info.state, info.reason, info.ended_at) == ("cancelled", "expired", START + minutes(1))
 
 
+@pytest.mark.timed
 def test_a_day_of_minutes_is_quick(app: App, test: TestApp) -> None:
     @app.schedule(schedule="* * * * *")
     async def tick() -> None: ...

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from onthedot import App, AtMost, StoreRefused, TaskNotFound, current_task
 from onthedot.cli import main
 from tests.support.services.postgres import Service
-from tests.support.waits import wait_until
+from tests.support.waits import SOON, wait_until
 
 SALES = "SELECT count(*) FROM sale"
 
@@ -94,7 +94,7 @@ async def test_a_task_is_added_with_the_commit_of_the_callers_transaction(app: A
         gone = await receipt.options(connection=connection).enqueue(1)
         await transaction.rollback()
         with pytest.raises(TaskNotFound):
-            await gone.result(timeout=1)
+            await gone.result(timeout=SOON)
         async with connection.transaction():
             await connection.execute("INSERT INTO sale VALUES (2)")
             one = await receipt.options(connection=connection).enqueue(2)

@@ -28,11 +28,11 @@ from onthedot.stores.contract import (
 from onthedot.stores.postgres import PostgresStore
 from tests.faults import scaled
 from tests.support.services.postgres import Service
-from tests.support.waits import until
+from tests.support.waits import SOON, until
 from tests.unit.stores.postgres.callers import by_asyncpg, by_psycopg
 from tests.unit.stores.postgres.shop import LEASE, Worker, opened
 
-SOON = 0.1  # seconds that a call of others may take
+AT_ONCE = 0.1  # seconds that a call of others may take
 
 
 def member(uuid: str, *increments: str) -> NewTask:
@@ -139,7 +139,7 @@ async def test_wait_that_is_committed_after_the_signal_is_over(postgres: Service
     async with opened(postgres, named) as store, by_asyncpg(postgres.url) as caller:
         worker = await working(store)
         await store.add_awaited(caller.connection, [callback("c", ("~s", 1))])
-        await asyncio.wait_for(store.signal([NewSignal("~s", "1")]), 2)
+        await asyncio.wait_for(store.signal([NewSignal("~s", "1")]), SOON)
         assert await names(worker, "b") == []
         await caller.commit()
         assert await names(worker, "b") == ["c"]
@@ -151,7 +151,7 @@ async def test_task_that_is_cancelled_meanwhile_is_left_to_its_canceller(postgre
         leases = await run(worker, member("u1", "f"), callback("c", ("f", 1)), callback("d", ("f", 1)))
         await second.connections.add.with_connection(lambda raw: raw.execute("BEGIN"))
         assert [record.uuid for record in (await second.cancel("client", ["c"])).tasks] == ["c"]
-        claimed = await asyncio.wait_for(worker.claim("b", outcomes=[Completed(leases["u1"])]), 2)
+        claimed = await asyncio.wait_for(worker.claim("b", outcomes=[Completed(leases["u1"])]), SOON)
         assert [record.uuid for record in claimed.tasks] == ["d"]
         assert claimed.next_in == 2
         await second.connections.add.with_connection(lambda raw: raw.execute("ROLLBACK"))
@@ -186,10 +186,11 @@ async def test_hint_about_a_wait_is_sent_with_the_commit(postgres: Service, name
         await store.get(["u1"])
         assert not hint.done()
         await caller.commit()
-        assert (await asyncio.wait_for(hint, 5)).recheck
+        assert (await asyncio.wait_for(hint, SOON)).recheck
         await hints.aclose()
 
 
+@pytest.mark.timed
 async def test_open_transaction_with_a_settled_child_delays_nobody(postgres: Service, named: str) -> None:
     """Others end tasks of the same counter, wait for it, signal, subscribe and purge.
 
@@ -200,7 +201,7 @@ async def test_open_transaction_with_a_settled_child_delays_nobody(postgres: Ser
 
     async def timed(name: str, call: Any) -> Any:
         start = time.perf_counter()
-        answer = await asyncio.wait_for(call, 2)
+        answer = await asyncio.wait_for(call, SOON)
         took.setdefault(name, []).append(time.perf_counter() - start)
         return answer
 
@@ -225,7 +226,7 @@ async def test_open_transaction_with_a_settled_child_delays_nobody(postgres: Ser
             await timed("purge", store.purge(10))
         for name, seconds in took.items():
             print(f"{name}: median {statistics.median(seconds) * 1e3:.1f} ms, worst {max(seconds) * 1e3:.1f} ms")
-            assert statistics.median(seconds) < SOON, name
+            assert statistics.median(seconds) < AT_ONCE, name
         assert await store.counters(["f"]) == [Counter(number)]
         await caller.commit()
         assert await store.counters(["f"]) == [Counter(number + 1)]

@@ -16,7 +16,7 @@ from onthedot.stores.contract import Completed, Lease, NewTask
 from onthedot.stores.postgres import PostgresStore
 from tests.support.services.postgres import Service
 from tests.support.services.postgres_server import Server, free_port
-from tests.support.waits import until
+from tests.support.waits import SOON, until
 from tests.unit.stores.postgres.shop import LEASE, Worker, opened, states
 
 KILL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'onthedot' AND pid <> ALL (%s)"
@@ -44,12 +44,12 @@ async def test_terminated_connections_are_replaced_and_hints_resync(postgres: Se
         await store.add([NewTask("u2", "a", b"")])
         claimed = await worker.claim()
         assert [record.uuid for record in claimed.tasks] == ["u1", "u2"]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SOON):
             while not (await anext(hints)).resync:
                 pass
         async with opened(postgres, named) as other:  # another notifier, on the same event loop
             await other.add([NewTask("u3", "b", b"")])
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(SOON):
                 while "b" not in (await anext(hints)).sources:
                     pass
         await hints.aclose()

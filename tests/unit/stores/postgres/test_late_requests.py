@@ -17,7 +17,7 @@ from onthedot.stores.contract import Completed, DeadlinePassed, Lease, NewTask
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.connections import PostgresConnection
 from tests.support.services.postgres import Service
-from tests.support.waits import every_chance, until
+from tests.support.waits import SOON, every_chance, until
 from tests.unit.stores.postgres.shop import LEASE, Worker, opened, states
 
 BACKENDS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'onthedot' AND pid <> ALL (%s)"
@@ -142,7 +142,7 @@ async def test_a_repeated_add_hints_tasks_that_are_still_pending(postgres: Servi
         await asyncio.wait([lost])
         await until(lambda: _is_stored(store, "u1"))
         assert [added.fresh for added in await store.add([new])] == [False]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SOON):
             while "b" not in (await anext(hints)).sources:
                 pass
         await hints.aclose()

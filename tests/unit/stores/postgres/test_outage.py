@@ -68,6 +68,7 @@ async def test_no_add_is_refused_while_the_server_restarts(server: Server) -> No
         assert stored == len(adds) + 1
 
 
+@pytest.mark.timed
 async def test_an_unreachable_server_is_reported_at_once() -> None:
     store = PostgresStore(f"postgresql://127.0.0.1:{free_port()}/shop")
     began = time.monotonic()
@@ -77,6 +78,7 @@ async def test_an_unreachable_server_is_reported_at_once() -> None:
     assert refused.value.stored is False
 
 
+@pytest.mark.timed
 async def test_a_server_that_stays_away_is_awaited_once(server: Server) -> None:
     """Later calls fail at once, until it is reached again."""
     store = PostgresStore(server.url, name="shop")

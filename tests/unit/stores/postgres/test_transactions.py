@@ -16,11 +16,11 @@ from onthedot.stores.contract import Completed, Lease, Limit, NewTask, Policy
 from onthedot.stores.postgres import PostgresStore
 from tests.faults import scaled
 from tests.support.services.postgres import ROWS, Service
-from tests.support.waits import until
+from tests.support.waits import SOON, until
 from tests.unit.stores.postgres.callers import DRIVERS, SYNC, by_asyncpg
 from tests.unit.stores.postgres.shop import LEASE, Worker, opened, states
 
-SOON = 0.1  # seconds that a call of others may take
+AT_ONCE = 0.1  # seconds that a call of others may take
 NOTHING = "SELECT 1"
 
 
@@ -85,7 +85,7 @@ async def test_a_hint_is_sent_with_the_commit(postgres: Service, named: str) -> 
         await store.get(["u1"])
         assert not hint.done()
         await caller.commit()
-        assert (await asyncio.wait_for(hint, 5)).sources == {"a"}
+        assert (await asyncio.wait_for(hint, SOON)).sources == {"a"}
         await hints.aclose()
 
 
@@ -103,7 +103,7 @@ class Others:
         self.number += 1
         for work in (self.add, self.turn, self.heartbeat, self.get, self.purge):
             start = time.perf_counter()
-            await asyncio.wait_for(work(), 2)
+            await asyncio.wait_for(work(), SOON)
             self.took.setdefault(work.__name__, []).append(time.perf_counter() - start)
 
     async def add(self) -> None:
@@ -125,6 +125,7 @@ class Others:
         await self.store.purge(10)
 
 
+@pytest.mark.timed
 @drivers
 async def test_an_open_transaction_does_not_delay_others(postgres: Service, named: str, driver: Any) -> None:
     """The transaction adds to a new source with a key, replaces a parked task and settles a running one.
@@ -150,7 +151,7 @@ async def test_an_open_transaction_does_not_delay_others(postgres: Service, name
             await others.go_on()
         for work, took in others.took.items():
             print(f"{work}: median {statistics.median(took) * 1e3:.1f} ms, worst {max(took) * 1e3:.1f} ms")
-            assert statistics.median(took) < SOON, work
+            assert statistics.median(took) < AT_ONCE, work
         assert await states(store, "u1", "r1") == [None, "running"]
         await caller.commit()
         assert await states(store, "u1", "r1") == ["ready", "succeeded"]
@@ -179,9 +180,9 @@ async def test_a_task_settled_in_an_open_transaction_is_not_reaped(postgres: Ser
         await store.add([NewTask("u1", "a", b"")])
         claimed = await Worker(store, "w").claim()
         assert await store.settle_awaited(caller.connection, Completed(Lease("u1", claimed.fence, "w"))) == "ok"
-        await asyncio.wait_for(store.close_session("w", crashed=True), 2)
+        await asyncio.wait_for(store.close_session("w", crashed=True), SOON)
         other = Worker(store, "other")
-        assert list((await asyncio.wait_for(other.claim(), 2)).tasks) == []
+        assert list((await asyncio.wait_for(other.claim(), SOON)).tasks) == []
         await caller.commit()
         assert list((await other.claim()).tasks) == []
         assert await states(store, "u1") == ["succeeded"]

@@ -117,6 +117,7 @@ async def test_server_restart_under_load_loses_nothing(safe: valkey.Server) -> N
         assert (await store.tally()) == {("a", "succeeded"): len(tasks)}
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("kind", ["redis", "redis+sentinel", "redis+cluster"])
 async def test_missing_server_is_reported_at_once(kind: str) -> None:
     port = valkey.free_port()
@@ -130,6 +131,7 @@ async def test_missing_server_is_reported_at_once(kind: str) -> None:
     assert time.monotonic() - began < 0.5
 
 
+@pytest.mark.timed
 async def test_unknown_host_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: object, **__: object) -> object:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -142,6 +144,7 @@ async def test_unknown_host_is_reported_at_once(monkeypatch: pytest.MonkeyPatch)
     assert time.monotonic() - began < 0.5
 
 
+@pytest.mark.timed
 async def test_server_that_stays_away_is_awaited_once(server: valkey.Server) -> None:
     """Later calls fail at once, until it is reached again."""
     async with opened(server.url) as store:
@@ -179,6 +182,7 @@ async def test_refused_call_does_not_end_the_bridging_of_outages(server: valkey.
         assert len(await adding) == 1
 
 
+@pytest.mark.timed
 async def test_stopped_server_is_reported_within_five_seconds(server: valkey.Server) -> None:
     async with opened(server.url) as store:
         await store.add(new(1))
@@ -209,7 +213,7 @@ async def test_cancelled_call_does_not_affect_the_next(server: valkey.Server) ->
 
 
 async def next_hint(hints: Hints) -> Hint:
-    return await asyncio.wait_for(anext(aiter(hints)), 5)
+    return await asyncio.wait_for(anext(aiter(hints)), SOON)
 
 
 async def test_broken_subscription_restarts_with_a_resync(server: valkey.Server) -> None:

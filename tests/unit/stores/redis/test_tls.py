@@ -98,6 +98,7 @@ async def test_sentinel_is_used_over_tls(secured: Secured, monkeypatch: pytest.M
         watcher.close()
 
 
+@pytest.mark.timed
 async def test_cluster_works_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls and hints go to the node of the app, never over a plain port."""
     certificates = Certificates(tmp_path)
@@ -123,6 +124,7 @@ async def test_cluster_works_over_tls(tmp_path: Path, monkeypatch: pytest.Monkey
         await until(lambda: not any(ports_of_stores(node) for node in nodes))
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     ("kind", "options", "advice"),
     [

@@ -111,6 +111,7 @@ async def test_unconfirmed_add_is_reported_on_every_repeat(pair: Pair, monkeypat
         assert not added.fresh
 
 
+@pytest.mark.timed
 async def test_only_adds_wait_for_replicas(pair: Pair) -> None:
     """A worker continues without replicas: lost work is repeated."""
     async with opened(pair.url) as store:

@@ -35,6 +35,7 @@ def locked(path: Path) -> Iterator[sqlite3.Connection]:
         yield foreign
 
 
+@pytest.mark.timed
 async def test_add_fails_in_time_while_another_program_locks_the_file(tmp_path: Path) -> None:
     """The refused add does not take effect later."""
     store = await opened(tmp_path / "t.db")

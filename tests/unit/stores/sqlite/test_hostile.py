@@ -120,6 +120,7 @@ async def test_new_chore_wakes_a_worker(tmp_path: Path) -> None:
     await store.close()
 
 
+@pytest.mark.timed
 async def test_many_limits_can_be_put_at_once(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "t.db")
     await store.open()
@@ -151,6 +152,7 @@ def test_change_of_folder_does_not_change_the_file(tmp_path: Path, monkeypatch: 
     app.shutdown()
 
 
+@pytest.mark.timed
 def test_shutdown_is_bounded_when_the_store_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sqlite3
 

@@ -13,6 +13,7 @@ import pytest
 
 from onthedot.stores.contract import ClaimRequest, NewTask, Policy, SlotPool
 from onthedot.stores.sqlite import SqliteStore
+from tests.support.waits import SOON
 from tests.unit.stores.sqlite.peer import FOREVER, peers
 
 AT_ONCE = 0.1  # seconds
@@ -74,7 +75,7 @@ async def test_end_of_a_task_reaches_the_waiting_process(tmp_path: Path) -> None
         await store.add([NewTask("u1", "a", b"", policy=Policy(reply_to="client"))])
         assert peer.ask("claim", 5) == ["u1"]
         assert peer.ask("done", "u1") == ["ok"]
-        assert (await asyncio.wait_for(anext(hints), 5)).ended == {"u1"}
+        assert (await asyncio.wait_for(anext(hints), SOON)).ended == {"u1"}
     await hints.aclose()
     await leave(store, "me")
 
@@ -119,7 +120,7 @@ async def test_many_ends_are_sent_in_several_datagrams(tmp_path: Path) -> None:
         assert peer.ask("done", *uuids) == ["ok"] * 1000
         ended: set[str] = set()
         while len(ended) < 1000:
-            ended |= (await asyncio.wait_for(anext(hints), 5)).ended
+            ended |= (await asyncio.wait_for(anext(hints), SOON)).ended
         await hints.aclose()
     await leave(store, "me")
 
@@ -131,13 +132,14 @@ async def test_process_that_dies_before_it_sends_its_hints_wakes_the_others(tmp_
     with peers(tmp_path / "t.db", "p1", "p2") as (victim, other):
         assert other.ask("claim", 1) == []
         victim.say("add and die", "u1")
-        while not (await asyncio.wait_for(anext(hints), 5)).resync:
+        while not (await asyncio.wait_for(anext(hints), SOON)).resync:
             pass
         assert other.ask("claim", 1) == ["u1"]
     await hints.aclose()
     await leave(store, "me")
 
 
+@pytest.mark.timed
 async def test_step_of_the_wall_clock_between_two_starts_makes_no_task_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +163,7 @@ async def test_step_of_the_wall_clock_between_two_starts_makes_no_task_early(
     await leave(late, "late")
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("number", [1, 3])
 async def test_tasks_of_a_killed_process_are_requeued_at_once(tmp_path: Path, number: int) -> None:
     store = await open_store(tmp_path / "t.db", "me")

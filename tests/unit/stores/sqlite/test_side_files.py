@@ -17,6 +17,7 @@ import pytest
 from onthedot.stores.contract import ClaimRequest, NewTask, Policy, SlotPool
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.sqlite.presence import Presence
+from tests.support.waits import SOON
 from tests.unit.stores.sqlite.peer import FOREVER, peers
 
 
@@ -109,7 +110,7 @@ async def test_process_whose_lock_file_is_removed_keeps_its_session(
         assert record is not None
         assert (record.state, record.history.crashes) == ("running", 0)
         one.ask("add", "u2")
-        assert "a" in (await asyncio.wait_for(anext(hints), 5)).sources, "the socket is bound again"
+        assert "a" in (await asyncio.wait_for(anext(hints), SOON)).sources, "the socket is bound again"
     await hints.aclose()
     await leave(store, "me")
     assert not list(folder.glob("*.lock"))

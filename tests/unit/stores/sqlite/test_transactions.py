@@ -17,6 +17,7 @@ from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, Po
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.sqlite.schema import check as check_schema
 from tests.support.sync_callers import WAYS, Way
+from tests.support.waits import SOON
 from tests.unit.stores.sqlite.peer import FOREVER, peers
 
 
@@ -77,7 +78,7 @@ async def test_workers_are_notified_after_the_commit_of_the_caller(tmp_path: Pat
             await asyncio.sleep(0.1)
             assert not hint.done()
             db.commit()
-            assert (await asyncio.wait_for(hint, 1)).sources == {"a"}
+            assert (await asyncio.wait_for(hint, SOON)).sources == {"a"}
             assert peer.hear()[0] == ["a"]
         await hints.aclose()
 
