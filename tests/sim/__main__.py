@@ -11,7 +11,7 @@ import warnings
 
 from tests.sim.planted_bugs import NO_BUG, PLANTED
 from tests.sim.scenario import Options, run_seed
-from tests.sim.search import find_bug, known_seeds, options_text, run_all, shrink
+from tests.sim.search import Search, find_bugs, known_seeds, options_text, run_all, shrink
 
 BOUNDS = {"memory": 15, "sqlite": 50}
 """Within so many seeds each planted bug must be found."""
@@ -70,23 +70,27 @@ def replay(options: Options, bug: str | None, *, trace: bool) -> int:
 def plant(names: list[str], given: argparse.Namespace) -> int:
     """Every bug must be found within the seeds."""
     missed = 0
-    for name in names:
-        store = PLANTED[name].store
-        last = given.first + (given.seeds or BOUNDS[store])
-        found = find_bug(name, [Options(seed, store=store) for seed in range(given.first, last)])
-        if found is None:
+    for found in find_bugs([_search(name, given) for name in names], given.processes):
+        if found.options is None:
             missed += 1
-            print(f"{name}: not found by the seeds {given.first} to {last - 1}", flush=True)
+            print(f"{found.bug}: not found", flush=True)
         else:
-            print(f"{name}: seed {found[0].seed}: {found[1].violation}", flush=True)
+            print(f"{found.bug}: seed {found.options.seed}: {found.violation}", flush=True)
+    print(f"{len(names)} planted bugs, {missed} not found")
     return min(missed, 1)
+
+
+def _search(name: str, given: argparse.Namespace) -> Search:
+    store = PLANTED[name].store
+    seeds = range(given.first, given.first + (given.seeds or BOUNDS[store]))
+    return Search(name, [Options(seed, store=store) for seed in seeds])
 
 
 if __name__ == "__main__":
     if os.environ.get("PYTHONHASHSEED") != "0":  # sets have the same order in every process
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.sim", *sys.argv[1:]])
-    gc.freeze()  # modules are not looked at after every seed
+    gc.freeze()  # the processes share the pages of the modules
     logging.disable()
     warnings.simplefilter("ignore")  # coroutines of crashed nodes are never awaited
     sys.exit(main())

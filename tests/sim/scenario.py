@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sys
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -271,19 +270,22 @@ class Scenario:
                 del self.world.acknowledged[uuid]
 
 
+_RETAINED: list[Scenario] = []
+
+
 def run_seed(options: Options, bug: PlantedBug = NO_BUG, *, trace: bool = False) -> Result:
-    """Runs one seed. What its nodes held is collected at the end, when `finally` clauses cannot do anything."""
-    hook = sys.unraisablehook
+    """Runs one seed. Its scenario stays in memory: collecting a node would run `finally` clauses of what it held.
+
+    To collect it costs more than the run, and what the clauses do keeps parts of it alive. So callers run many seeds in
+    processes that end after some of them (`search.run_all`).
+    """
     gc.disable()
     try:
         scenario = Scenario(options, bug, trace=trace)
+        _RETAINED.append(scenario)
         result = scenario.run()
-        sys.unraisablehook = lambda _: None
         scenario.loop.on_error = None
-        del scenario
-        for _ in range(3):  # closing a coroutine may make objects that refer to others
-            gc.collect()
         return result
     finally:
-        sys.unraisablehook = hook
+        gc.freeze()  # a later collection does not look at it
         gc.enable()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
+from multiprocessing.pool import Pool
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.sim.faults import KINDS, OF_STORE
 from tests.sim.planted_bugs import NO_BUG, PLANTED
@@ -14,6 +15,8 @@ from tests.sim.scenario import Options, Result, run_seed
 
 KNOWN = Path(__file__).with_name("seeds.txt")
 _CHECKED_TWICE = 100  # one seed of so many runs twice, and must give the same digest
+_CHUNK = 4  # seeds that a process takes at once
+_CHUNKS_PER_PROCESS = 6  # a scenario leaves about 3 MB, which its process never frees
 
 
 def known_seeds(path: Path = KNOWN) -> list[tuple[Options, str]]:
@@ -43,13 +46,13 @@ def options_text(options: Options) -> str:
 
 
 def run_all(options: Iterable[Options], processes: int) -> Iterator[tuple[Options, Result]]:
-    """Runs seeds, in order of the answers."""
-    if processes == 1:
-        for each in options:
-            yield _run(each)
-        return
-    with ProcessPoolExecutor(processes, get_context("fork")) as pool:
-        yield from pool.map(_run, options, chunksize=4)
+    """Runs seeds in processes of their own, and returns the results in the order of the seeds."""
+    with _new_pool(processes, _CHUNKS_PER_PROCESS) as pool:
+        yield from pool.imap(_run, options, chunksize=_CHUNK)
+
+
+def _new_pool(processes: int, chunks: int) -> Pool:
+    return get_context("fork").Pool(processes, maxtasksperchild=chunks)
 
 
 def _run(options: Options) -> tuple[Options, Result]:
@@ -61,13 +64,33 @@ def _run(options: Options) -> tuple[Options, Result]:
     return options, result
 
 
-def find_bug(name: str, candidates: Iterable[Options]) -> tuple[Options, Result] | None:
-    """The first seed that fails with a planted bug."""
-    for options in candidates:
-        result = run_seed(options, PLANTED[name])
+class Search(NamedTuple):
+    """The seeds that are tried with one planted bug."""
+
+    bug: str
+    candidates: Sequence[Options]
+
+
+class Found(NamedTuple):
+    """The first seed that fails with a planted bug, and how."""
+
+    bug: str
+    options: Options | None = None  # None: no seed has found it
+    violation: str | None = None
+
+
+def find_bugs(searches: Iterable[Search], processes: int) -> Iterator[Found]:
+    """Each search has a process of its own."""
+    with _new_pool(processes, 1) as pool:
+        yield from pool.imap(find_bug, searches)
+
+
+def find_bug(search: Search) -> Found:
+    for options in search.candidates:
+        result = run_seed(options, PLANTED[search.bug])
         if result.violation is not None:
-            return options, result
-    return None
+            return Found(search.bug, options, result.violation)
+    return Found(search.bug)
 
 
 def shrink(options: Options, bug: str = "", report: Callable[[str], object] = print) -> Options:
