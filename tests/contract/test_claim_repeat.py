@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from onthedot.clock.manual import ManualClock
-from onthedot.stores.contract import Store
+from onthedot.stores.contract import DeadlinePassed, Store
 from tests.contract.steps import Worker, add, limit, look, names, state, states, task, tasks
 
 
@@ -192,6 +194,22 @@ async def test_gap_in_the_numbers_returns_the_leases_of_the_session(
     assert (again.fence, names(again.tasks)) == (renewed.fence, names(renewed.tasks))
     assert await worker.settle(worker.done(first), worker.done(third), worker.cancelled(chore)) == ["ok"] * 3
     assert await worker.runs() == [waiting]
+
+
+async def test_refused_call_does_not_make_a_gap_in_the_numbers(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
+    """Requests that took nothing are known, too: otherwise tasks whose outcome is under way would run again."""
+    await worker.heartbeat()
+    (uuid,) = await add(store, task())
+    assert await worker.runs() == [uuid]
+    assert await worker.runs() == []
+    deadline = clock.now()
+    clock.advance(1)
+    with pytest.raises(DeadlinePassed):
+        await store.add([task()], deadline)
+    assert await worker.runs() == []
+    assert await worker.settle(worker.done(uuid)) == ["ok"]
 
 
 async def test_gap_in_the_numbers_without_leases_claims(store: Store, worker: Worker, other: Worker) -> None:

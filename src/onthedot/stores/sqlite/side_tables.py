@@ -15,6 +15,7 @@ from msgspec.structs import astuple
 from onthedot.stores.contract import Lease, Limit, Note, Record, Schedule, State
 from onthedot.stores.rules.notifications import Notifications
 from onthedot.stores.rules.task_tables import SessionEntry, UniqueKey
+from onthedot.stores.sqlite.claim_numbers import ClaimNumbers, LastRequest
 from onthedot.stores.sqlite.limits import SqliteLimitTable
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, TaskRow, json_list, to_record, to_schedule
@@ -34,8 +35,10 @@ class Sequences(NamedTuple):
 
 
 class TransactionState:
-    def __init__(self, db: sqlite3.Connection, app: int) -> None:
+    def __init__(self, db: sqlite3.Connection, app: int, claim_numbers: ClaimNumbers | None = None) -> None:
+        """claim_numbers: those of the connection before."""
         self.db = db
+        self._claim_numbers = claim_numbers or ClaimNumbers()
         self._run = db.execute
         self.app = app
         self.process: str = ""  # the writer sets it when it has one
@@ -55,6 +58,7 @@ class TransactionState:
         if self._stored.fence < self.fence or self._stored.data_set != self.data_set:
             self.forget()  # other data were restored into the file
         self.seq, self.fence, self.transition_count, self.control, self.data_set = self._stored
+        self._claim_numbers.begin(self.data_set, self.fence)
         if self.control != self._loaded_control:
             self.limits.load()
 
@@ -71,6 +75,16 @@ class TransactionState:
             self._run(SQL["save_sequences"], sequences)
         self._loaded_control = self.control
 
+    def commit(self) -> None:
+        self._run("COMMIT")
+        self._claim_numbers.commit(self.fence)
+
+    def rollback(self) -> None:
+        if self.db.in_transaction:
+            self._run("ROLLBACK")
+        self._claim_numbers.rollback()
+        self.forget()
+
     def forget(self) -> None:
         """After a rollback: nothing that was cached can be trusted."""
         self._loaded_control = -1
@@ -78,7 +92,6 @@ class TransactionState:
         self._source_names: dict[int, str] = {}
         self.counts: defaultdict[tuple[int, str], int] = defaultdict(int)  # by source and state: the difference
         self.recent_claims: dict[str, tuple[TaskRow, int]] = {}  # by uuid: claimed here, not settled yet; its fence
-        self.requests: dict[str, tuple[int, int]] = {}  # by session: number and fence of its last claim request
         self.limits.forget()
         self.start_call(0)
 
@@ -160,8 +173,10 @@ class SqliteSideTables(TransactionState):
         if row is None:
             return None
         session = SessionEntry(name, *row)
-        if name in self.requests:  # newer than the row, which is written only by a claim that took something
-            session.number, session.fence = self.requests[name]
+        last = self._claim_numbers.find(name)
+        if last is not None:  # newer than the row, which is written only by a claim that took something
+            session.number = last.number
+            session.fence = last.fence
         return session
 
     def save_session(self, session: SessionEntry, *, joined: bool = False) -> None:
@@ -172,13 +187,13 @@ class SqliteSideTables(TransactionState):
         self._run(SQL["save_session"], (self.app, session.name, *row))
 
     def save_claim(self, session: SessionEntry) -> None:
-        self.requests[session.name] = (session.number, session.fence)
+        self._claim_numbers.set(session.name, LastRequest(session.number, session.fence))
         if session.fence:
             self.save_session(session)
 
     def drop_session(self, name: str) -> None:
         self._run(SQL["drop_session"], (self.app, name))
-        self.requests.pop(name, None)
+        self._claim_numbers.drop(name)
         self.control += 1
 
     def is_dead(self, name: str) -> bool:

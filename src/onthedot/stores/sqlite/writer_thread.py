@@ -20,6 +20,7 @@ from typing import NamedTuple
 from onthedot.errors import StoreError, StoreUnavailable
 from onthedot.stores.rules.notifications import Notifications
 from onthedot.stores.rules.sessions import close_session, reap_session
+from onthedot.stores.sqlite.claim_numbers import ClaimNumbers
 from onthedot.stores.sqlite.errors import is_busy, translate
 from onthedot.stores.sqlite.files import create_folder, open_side_file, side_mode
 from onthedot.stores.sqlite.fsync_thread import FsyncThread
@@ -65,6 +66,7 @@ class WriterThread(RequestThread[SqliteTables]):
         self._lock_fd = -1
         self._lock_inode = 0
         self.tables: SqliteTables | None = None
+        self._claim_numbers = ClaimNumbers()
         self._fsync = FsyncThread(path)
         self._changes = 0
         self._inode = 0
@@ -181,11 +183,9 @@ class WriterThread(RequestThread[SqliteTables]):
                 call.answer = call.work(tables)
                 notifications.append(tables.end_call())
             tables.flush()
-            tables.db.execute("COMMIT")
+            tables.commit()
         except BaseException:
-            if tables.db.in_transaction:
-                tables.db.execute("ROLLBACK")
-            tables.forget()
+            tables.rollback()
             self._known_control = -1  # what it has read of the sessions is not committed
             raise
         return notifications
@@ -291,7 +291,7 @@ class WriterThread(RequestThread[SqliteTables]):
         try:
             prepare(db, self.path, auto=self._auto_schema)
             db.execute("PRAGMA synchronous = NORMAL")  # the fsync thread syncs
-            tables = SqliteTables(db, app_of(db, self._name))
+            tables = SqliteTables(db, app_of(db, self._name), self._claim_numbers)
             if self._presence is None:
                 mode = side_mode(self.path)
                 create_folder(self._notifier.folder, mode)

@@ -56,6 +56,20 @@ async def test_idle_turn_writes_nothing(tmp_path: Path) -> None:
     await store.close()
 
 
+async def test_fork_does_not_make_a_gap_in_the_claim_numbers(tmp_path: Path) -> None:
+    """The connection is closed and opened again, and the number of a claim that took nothing is in no table."""
+    store = SqliteStore(tmp_path / "t.db")
+    await store.open()
+    await store.heartbeat("w", b"", FOREVER)
+    await store.add([NewTask("u1", "a", b"")])
+    claims = [await store.turn("w", [], ClaimRequest(number, [SlotPool(5, {"a": 5})])) for number in (1, 2)]
+    store.before_fork()
+    store.after_fork_in_parent()
+    claims.append(await store.turn("w", [], ClaimRequest(3, [SlotPool(5, {"a": 5})])))
+    assert [[record.uuid for record in turn.claim.tasks] for turn in claims if turn.claim] == [["u1"], [], []]
+    await store.close()
+
+
 async def test_delay_counts_from_the_call(tmp_path: Path) -> None:
     """Also while another program holds the file; the same is true of all times relative to the add."""
     clock = ManualClock()
