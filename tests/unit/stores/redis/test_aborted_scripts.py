@@ -128,8 +128,9 @@ class Session:
         self._name = name
         self._number = 0
 
-    async def claim(self, total: int = 100, outcomes: list[Outcome] | None = None) -> TurnResult:
-        self._number += 1
+    async def claim(self, total: int = 100, outcomes: list[Outcome] | None = None, *, lost: int = 0) -> TurnResult:
+        """lost: so many requests before it did not reach the store."""
+        self._number += 1 + lost
         request = ClaimRequest(self._number, [SlotPool(total, {"a": total})], max_suspects=100)
         return await self._store.turn(self._name, outcomes or [], request)
 
@@ -174,6 +175,7 @@ VERBS: dict[str, tuple[str, Callable[[Life], Coroutine[Any, Any, object]]]] = {
     "signal": ("signal", lambda life: life.store.signal([NewSignal("~s", "1")])),
     "subscribe": ("subscribe", lambda life: life.store.subscribe("client", life.uuids)),
     "claim": ("turn", lambda life: life.first.claim()),
+    "claim after a gap": ("turn", lambda life: life.first.claim(lost=1)),
     "settle": ("turn", settle),
     "reap": ("turn", lambda life: _reap(life)),
     "cancel": ("cancel", lambda life: life.store.cancel("client", life.uuids)),

@@ -40,14 +40,14 @@ local function repeat_claim(fence) -- the tasks still leased under it
 end
 
 local function reclaim(session, request) -- all leases of the session as one claim: the server has lost what it settled since
-  local seqs = {}
-  for _, fence in ipairs(call('SMEMBERS', CLAIMS_OF .. session)) do
+  local seqs, before = {}, call('SMEMBERS', CLAIMS_OF .. session)
+  for _, fence in ipairs(before) do
     for _, seq in ipairs(leased_under(tonumber(fence))) do seqs[#seqs + 1] = seq end
-    drop_claim(tonumber(fence), session)
   end
   if #seqs == 0 then return take(session, request) end
   local fence = next_number('fence')
   lease(fence, session, seqs)
+  for _, old in ipairs(before) do drop_claim(tonumber(old), session) end -- last: a lease without a claim would never end
   call('HSET', SESSION .. session, 'number', request.number, 'fence', fence, 'last_number', request.number)
   return repeat_claim(fence)
 end
