@@ -102,7 +102,7 @@ class Heartbeat:
         self._is_store_open = not runner.own_loop  # on the runner's loop
         self._delegate_started = WakeUp(clock)
         self._wakeup: WakeUp | None = None  # on the runner's loop
-        self.is_open: bool = False  # the first heartbeat was answered
+        self.is_open: bool = False  # the first heartbeat was answered, and it was not closed since
         self._alive = True
         self._fenced = False
         self._failed = False  # the last heartbeat
@@ -258,7 +258,9 @@ class Heartbeat:
             self._is_store_open = True
 
     async def close(self) -> None:
+        """Also if the store does not answer, the session may not act any more: nothing would renew it."""
         await self._runner.stop()
+        self.is_open = False
         try:
             await self._store.close_session(self._session, crashed=self._fenced)
         finally:

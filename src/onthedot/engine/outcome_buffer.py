@@ -30,3 +30,12 @@ class OutcomeBuffer:
     def put_back(self, entries: Sequence[Entry]) -> None:
         """The store did not answer: these come first in the next turn."""
         self._entries[:0] = entries
+
+    def settle_again(self, entries: Sequence[Entry]) -> None:
+        """These were settled without a new claim number. They go into the next turn, which has one.
+
+        An older state of the store that is restored may know the last number without these outcomes. A gap in the
+        numbers shows that it lost the next one. Repeats are safe, since a lease settles once. The runs are left out:
+        they have been reported.
+        """
+        self._entries[:0] = [(outcome, None) for outcome, _ in entries]

@@ -19,9 +19,7 @@ from onthedot.stores.contract import Ended, Store
 class OutcomeIsolation:
     """Finds the outcomes that cannot be stored, so that they affect their own tasks only.
 
-    Repeated settles are safe: the turn that failed may have settled some of them, and a lease settles once. So all of
-    them go into the next turn again, without their runs, which have been reported. Its claim has a number: if an older
-    state of the store is restored, without these outcomes, the gap in the numbers shows it.
+    Repeated settles are safe: the turn that failed may have settled some of them, and a lease settles once.
     """
 
     store: Store
@@ -42,27 +40,27 @@ class OutcomeIsolation:
             while groups:
                 group = groups[0]
                 try:
-                    settled += await self._send(group)
+                    await self._send(group)
+                    settled += group
                 except StoreError:
                     raise
                 except Exception as error:  # noqa: BLE001 - a store may raise anything for a value that it cannot keep
                     if len(group) > 1:
                         groups[:1] = _halves(group)
                         continue
-                    settled += await self._fail(group[0], error)
+                    settled.append(await self._fail(group[0], error))
                     is_found = True
                 groups.pop(0)
         finally:
-            self.outcomes.put_back([*settled, *(entry for group in groups for entry in group)])
+            self.outcomes.put_back([entry for group in groups for entry in group])
+            self.outcomes.settle_again(settled)
         return is_found
 
-    async def _send(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        outcomes = [outcome for outcome, _ in entries]
-        turn = await self.store.turn(self.session.id, outcomes, None)
+    async def _send(self, entries: Sequence[Entry]) -> None:
+        turn = await self.store.turn(self.session.id, [outcome for outcome, _ in entries], None)
         self.observer.tasks_settled(entries, turn.verdicts, self.clock.now())
-        return [(outcome, None) for outcome in outcomes]
 
-    async def _fail(self, entry: Entry, error: Exception) -> Sequence[Entry]:
+    async def _fail(self, entry: Entry, error: Exception) -> Entry:
         outcome, run = entry
         keep = KEEP_FAILED
         attempt = 1
@@ -71,9 +69,10 @@ class OutcomeIsolation:
             attempt = run.record.attempt
         reason = f"its outcome cannot be stored: {type(error).__name__}: {error}"
         failure = encode_reason(reason, attempt, error_type="OutcomeNotStored")
-        settled = await self._send([(Ended(outcome.lease, "failed", failure, keep), run)])
+        failed: Entry = (Ended(outcome.lease, "failed", failure, keep), run)
+        await self._send([failed])
         self.observer.outcome_not_stored(entry, error)
-        return settled
+        return failed
 
 
 def _halves(entries: Sequence[Entry]) -> list[Sequence[Entry]]:

@@ -48,6 +48,7 @@ class Runner:
 
     One coroutine runs task after task while they do not suspend. When it starts one and more are queued, a second
     coroutine is scheduled to take over. So a burst of short tasks shares one coroutine, and a long task has its own.
+    is_fenced: the session of the worker may not act any more, because its lease is over.
     """
 
     middleware: Sequence[Around]
@@ -57,6 +58,7 @@ class Runner:
     wakeup: WakeUp
     slots: Slots
     outcomes: OutcomeBuffer
+    is_fenced: Callable[[], bool]
     linked: LinkedTasks | None = None
 
     def __post_init__(self) -> None:
@@ -217,6 +219,8 @@ class Runner:
         except StoreError as error:
             self.observer.store_failed("reading the results that a task needs", error)
             raise NotPrepared from error
+        if run.ended or self.is_fenced():  # meanwhile, others may have begun it
+            raise NotPrepared
 
     def _guarded(self, run: Run) -> Awaitable[object]:
         """With a timeout, middleware, or both."""

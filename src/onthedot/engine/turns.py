@@ -110,8 +110,8 @@ class Turns:
             self.slots.mark_idle(claim.idle, claimed_at)
             self.slots.wake(claim.woken - claim.idle.keys())
         self.observer.tasks_settled(outcomes, turn.verdicts, now)
-        if is_repeated:  # an older state of the store may have the number, but not these outcomes: the next has both
-            self.outcomes.put_back([(outcome, None) for outcome, _ in outcomes])
+        if is_repeated:
+            self.outcomes.settle_again(outcomes)
         if self.on_turn is not None:
             self.on_turn()
         return turn

@@ -83,7 +83,7 @@ class Worker:
         wakeup = WakeUp(clock)
         outcomes = OutcomeBuffer()
         slots = Slots(sources, config.slots, one_pool=config.one_pool, claim_batch=config.claim_batch)
-        runner = Runner(middleware, clock, random, observer, wakeup, slots, outcomes, linked)
+        runner = Runner(middleware, clock, random, observer, wakeup, slots, outcomes, self._is_fenced, linked)
         reports = TaskReports(store, runner, wakeup, observer, task_log, new_durable_run, linked)
         session = WorkerSession(
             config, store, sources, schedules, clock, observer, new_uuid, heartbeat_runner, heartbeat_delegate
@@ -225,7 +225,8 @@ class Worker:
             return
         may_claim = await self._maintenance.update_definitions()
         turn = await self._turns.next(claims=may_claim)  # settle + claim in one call
-        if not turn.alive or self.session.is_fenced() or self._has_other_data(turn.claim):
+        has_other_data = self._has_other_data(turn.claim)  # first: a loss is reported, even if the lease is over
+        if not turn.alive or self.session.is_fenced() or has_other_data:
             await self._replace_session()  # tasks of the answer are released: other workers may have them by now
         elif await self._dispatcher.dispatch(turn.claim) or await self._maintenance.purge_if_due():
             await asyncio.sleep(0)  # more work now; other coroutines run first
@@ -272,6 +273,9 @@ class Worker:
 
     def _cancel(self, uuid: str) -> None:
         self._runner.cancel(uuid, "cancel")
+
+    def _is_fenced(self) -> bool:
+        return self.session.is_fenced()
 
     def _on_session_lost(self) -> None:
         """Other workers may run the same tasks, so the runs end. The loop wakes up and replaces the session."""

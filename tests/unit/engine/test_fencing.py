@@ -6,11 +6,20 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from onthedot import App, current_task
 from onthedot.clock.manual import ManualClock
 from onthedot.errors import StoreUnavailable
-from onthedot.stores.contract import ClaimRequest, HeartbeatResult, Outcome, StoreTraits, TurnResult
+from onthedot.stores.contract import (
+    ClaimRequest,
+    HeartbeatResult,
+    Outcome,
+    Record,
+    StoreIdentity,
+    StoreTraits,
+    TurnResult,
+)
 from onthedot.stores.memory import MemoryStore
 from tests.support.waits import every_chance, until
 
@@ -28,7 +37,12 @@ class LeasedStore(MemoryStore):
         self.lost_closes = False
         self.reply_allowed = asyncio.Event()  # of turns
         self.reply_allowed.set()
+        self.read_allowed = asyncio.Event()
+        self.read_allowed.set()
+        self.reads = 0
         self.claimed: list[str] = []  # sessions of turns that have claimed tasks
+        self.data_set = ""  # another id of its data, if they were replaced
+        self.is_behind = False  # it shows an older state, in which no fence was given out
 
     async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
         answer = await super().heartbeat(session, info, lease)
@@ -41,10 +55,20 @@ class LeasedStore(MemoryStore):
             raise StoreUnavailable("close_session: no reply")
         await super().close_session(session, crashed=crashed)
 
+    async def get(self, uuids: Sequence[str]) -> Sequence[Record | None]:
+        self.reads += 1
+        await self.read_allowed.wait()
+        return await super().get(uuids)
+
     async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
         answer = await super().turn(session, outcomes, request)
         if answer.claim is not None and answer.claim.tasks:
             self.claimed.append(session)
+        if answer.claim is not None and answer.claim.identity is not None:
+            identity = StoreIdentity(
+                self.data_set or answer.claim.identity.id, 0 if self.is_behind else answer.claim.identity.last_fence
+            )
+            answer = replace(answer, claim=replace(answer.claim, identity=identity))
         await self.reply_allowed.wait()
         return answer
 
@@ -151,3 +175,103 @@ async def test_session_whose_first_heartbeat_was_not_answered_is_replaced(shop: 
             assert len(shop.began) == 1
             assert unanswered not in store.claimed
             assert shop.cancelled == []
+
+
+async def test_loss_of_data_is_reported_if_the_reply_that_shows_it_arrives_after_the_lease(
+    shop: Shop, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Later replies do not show it: the fences of an older state grow beyond those that the worker knows."""
+    with shop.app.override(clock=clock):
+        store = LeasedStore(clock)
+        shop.app.runtime.use_store(store)
+        async with shop.app.running():
+            worker = shop.app.runtime.worker
+            assert worker is not None
+            first = worker.session_id
+            await shop.hang.enqueue()
+            await until(lambda: store.claimed == [first])
+            await until(lambda: len(shop.began) == 1)
+            store.reply_allowed.clear()
+            store.is_behind = True
+            await shop.hang.enqueue()
+            await until(lambda: store.claimed == [first, first])
+            store.is_behind = False
+            store.reply_allowed.set()
+            clock.advance(2 * LEASE)
+            await until(lambda: worker.session_id != first)
+    lines = [record.getMessage() for record in caplog.records if "went back to an older state" in record.getMessage()]
+    assert len(lines) == 1
+
+
+async def test_session_that_cannot_be_closed_claims_nothing(shop: Shop, clock: ManualClock) -> None:
+    """The data were replaced, and nothing renews the old session any more."""
+    with shop.app.override(clock=clock):
+        store = LeasedStore(clock)
+        shop.app.runtime.use_store(store)
+        async with shop.app.running():
+            worker = shop.app.runtime.worker
+            assert worker is not None
+            first = worker.session_id
+            await until(lambda: worker.turns > 0)
+            store.data_set = "other data"
+            store.lost_closes = True
+            await shop.hang.enqueue()
+            await until(lambda: worker.last_error is not None)
+            claimed = len(store.claimed)
+            await shop.hang.enqueue()
+            worker.recheck()  # it has no hints either
+            for _ in range(5):
+                await shop.advance(LEASE / 10)
+            assert len(store.claimed) == claimed
+            assert shop.began == []
+            store.lost_closes = False
+            for _ in range(20):
+                await shop.advance(LEASE / 10)
+            assert len(shop.began) == 2
+            assert set(store.claimed[claimed:]) == {worker.session_id}
+            assert worker.session_id != first
+
+
+@pytest.mark.parametrize("executor", ["async", "thread"])
+@pytest.mark.parametrize("is_noticed", [False, True])
+async def test_task_whose_inputs_arrive_after_the_lease_does_not_begin(
+    clock: ManualClock, executor: str, is_noticed: bool
+) -> None:
+    """is_noticed: the run was ended while it waited. Otherwise the process was stopped, and the reply comes first."""
+    app = App("shop", store="memory://", stop_timeout=0, defaults={"max_crashes": 100})
+    fences: list[int] = []
+
+    @app.task
+    async def one() -> int:
+        return 1
+
+    @app.task
+    async def add_in_loop(number: int) -> None:
+        fences.append(current_task().fence)
+
+    @app.task
+    def add_in_thread(number: int) -> None:
+        fences.append(current_task().fence)
+
+    with app.override(clock=clock):
+        store = LeasedStore(clock)
+        app.runtime.use_store(store)
+        async with app.running():
+            worker = app.runtime.worker
+            assert worker is not None
+            first = worker.session_id
+            store.read_allowed.clear()
+            await (one.s() | (add_in_loop if executor == "async" else add_in_thread)).enqueue()
+            await until(lambda: store.reads == 1)
+            if not is_noticed:
+                store.read_allowed.set()
+            clock.advance(2 * LEASE)
+            await until(lambda: worker.session_id != first)
+            store.read_allowed.set()
+            for _ in range(20):
+                await every_chance()
+                clock.advance(LEASE / 10)
+            await until(lambda: fences)
+    claims = len(store.claimed)
+    assert claims == 3, "the second claim of the linked task"
+    assert len(fences) == 1

@@ -47,7 +47,7 @@ class Idle:
         sources.put(cast("Any", FakeSource("send")))
         slots = Slots(sources, config.slots)
         clock = ManualClock()
-        self.runner = Runner((), clock, random.Random(1), Observer(), self.wakeup, slots, self.outcomes)
+        self.runner = Runner((), clock, random.Random(1), Observer(), self.wakeup, slots, self.outcomes, lambda: False)
         self.handoff = Handoff(
             config,
             cast("Any", SimpleNamespace(max_handoff_sources=1)),

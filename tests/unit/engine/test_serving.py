@@ -41,7 +41,7 @@ async def test_run_of_a_server_that_raises_ends_as_failed_and_the_queue_is_serve
     clock = ManualClock()
     outcomes = OutcomeBuffer()
     observer = BrokenOnce()
-    runner = Runner((), clock, random.Random(1), observer, WakeUp(clock), slots, outcomes)
+    runner = Runner((), clock, random.Random(1), observer, WakeUp(clock), slots, outcomes, lambda: False)
     slots.take(["send", "send"])
     runner.start([run("bad", fails=True), run("good", fails=False)])
     await until(lambda: len(outcomes) == 2)
