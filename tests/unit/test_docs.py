@@ -52,6 +52,13 @@ def test_links_lead_to_a_page_and_a_heading(page: Path) -> None:
     assert broken == []
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
+def test_tables_have_no_escaped_pipe_in_code(page: Path) -> None:
+    r"""The site shows \| in code as it is written; only GitHub leaves the backslash out."""
+    rows = [line for line in page.read_text("utf-8").splitlines() if line.startswith("|")]
+    assert [row for row in rows if re.search(r"`[^`]*\\\|[^`]*`", row)] == []
+
+
 def test_navigation_has_every_page_once() -> None:
     """The decisions are listed on a page of their own."""
     listed = NAVIGATION.findall((ROOT / "mkdocs.yml").read_text("utf-8"))

@@ -12,7 +12,7 @@ import msgspec
 
 from onthedot import App, TaskError, TaskHandle, TaskNotFound
 from onthedot.api.functions import Enqueuer
-from onthedot.cli.options import GlobalOptions, moment, store_command
+from onthedot.cli.options import GlobalOptions, moment, seconds, store_command
 from onthedot.cli.output import write_json
 from onthedot.cli.target import target
 from onthedot.errors import StoreError, suggestion
@@ -33,10 +33,8 @@ _ARGUMENT = re.compile(r"([A-Za-z_]\w*)(:?=)(.*)", re.DOTALL)
 @click.argument("name")
 @click.argument("arguments", nargs=-1, metavar="[K=V | K:=JSON]...")
 @click.option("--wait", is_flag=True, help="Wait for its end and print the result, after its uuid.")
-@click.option(
-    "--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Seconds to --wait at most; then exit code 124."
-)
-@click.option("--after", type=click.FloatRange(0), metavar="SECONDS", help="Due in so many seconds.")
+@click.option("--timeout", callback=seconds, metavar="TIME", help="How long to --wait: 30s, 5m; then exit code 124.")
+@click.option("--after", callback=seconds, metavar="TIME", help="Due in this time: 90s, 10m, 1h, 7d.")
 @click.option("--at", metavar="MOMENT", help="Due at this moment: 2026-11-16T09:00, with a zone or in local time.")
 @click.option("--priority", help="1 to 10 (10 first), low, normal or high.")
 @click.option("--unique", metavar="KEY", help="Add nothing while another task with this key is alive.")

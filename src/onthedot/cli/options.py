@@ -17,6 +17,7 @@ from onthedot.operations.task_queries import TaskFilter
 F = TypeVar("F", bound=Callable[..., Any])
 
 _TIME_AGO = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|d|w)")
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _STATES = [state.value for state in TaskState]
 _CONDITION = re.compile(r"([^=]*[^=:])(:?=)(.*)", re.DOTALL)
@@ -103,6 +104,13 @@ def duration(_: click.Context, __: click.Parameter, value: str | None) -> float 
     if found is None:
         raise click.BadParameter(f"{value!r} is no time; write 90s, 10m, 24h or 7d")
     return float(found[1]) * _UNITS[found[2]]
+
+
+def seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Parse a time as seconds; a number without a unit is seconds, too."""
+    if value is None or not _NUMBER.fullmatch(value.strip()):
+        return duration(ctx, param, value)
+    return float(value)
 
 
 def moment(value: str, problem: str = "not") -> datetime:

@@ -1,4 +1,5 @@
-"""Checks the built site: links, anchors and images lead somewhere, doctests are code, and the theme has its features.
+"""Checks the built site: links, anchors and images lead somewhere, doctests are code, tables show no escaped pipe, and the
+theme has its features.
 
 python tests/support/documents/site_check.py site
 """
@@ -24,6 +25,9 @@ class Page(HTMLParser):
         self.file = file
         self.anchors: set[str] = set()
         self.links: set[str] = set()
+        self.escaped: set[str] = set()  # code in tables with a pipe that was escaped in the source
+        self._in_cell = False
+        self._in_code = False
         self.feed(file.read_text("utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -31,6 +35,20 @@ class Page(HTMLParser):
         self.anchors |= {attributes.get("id") or "", attributes.get("name") or ""}
         if tag in ("a", "img") and (link := attributes.get("href") or attributes.get("src")):
             self.links.add(link)
+        self._enter(tag, inside=True)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._enter(tag, inside=False)
+
+    def _enter(self, tag: str, *, inside: bool) -> None:
+        if tag == "td":
+            self._in_cell = inside
+        elif tag == "code":
+            self._in_code = inside
+
+    def handle_data(self, data: str) -> None:
+        if self._in_cell and self._in_code and r"\|" in data:
+            self.escaped.add(data)
 
 
 def problems(site: Path) -> Iterator[str]:
@@ -43,6 +61,8 @@ def problems(site: Path) -> Iterator[str]:
         name = file.relative_to(site)
         if re.search(r"<blockquote>\s*<blockquote>", file.read_text("utf-8")):
             yield f"{name}: a doctest is shown as a block quote"
+        for code in sorted(page.escaped):
+            yield f"{name}: {code!r} shows the backslash of its source: write <code>…&#124;…</code> in a table"
         for link in sorted(page.links):
             if not leads_somewhere(link, file, pages, site):
                 yield f"{name}: {link} leads nowhere"

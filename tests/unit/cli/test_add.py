@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from onthedot.cli import main
 from tests.support.waits import wait_until
-from tests.unit.cli.conftest import Shop
+from tests.unit.cli.conftest import Console, Shop
 
 
 def test_add_needs_no_code(shop: Shop) -> None:
@@ -24,6 +24,13 @@ def test_add_needs_no_code(shop: Shop) -> None:
         10,
         "scheduled",
     )
+
+
+@pytest.mark.parametrize(("text", "delay"), [("1h", 3600), ("90s", 90), ("1.5m", 90), ("60", 60), ("0.5", 0.5)])
+def test_add_takes_durations(console: Console, text: str, delay: float) -> None:
+    uuid = console.do("add", "-n", "shop", "greet", "name=ann", "--after", text, "--timeout", text).strip()
+    info = console.app.sync.get(uuid)
+    assert (info.schedule_at - info.added_at).total_seconds() == pytest.approx(delay, abs=0.01)
 
 
 def test_add_to_a_store_without_an_app_needs_a_name(tmp_path: Path) -> None:
@@ -141,6 +148,8 @@ WRONG = [
     (["add", "greet", "--priority", "11"], 2, "priority must be 1 to 10"),
     (["add", "greet", "--at", "noon"], 2, "is not a moment"),
     (["add", "greet", "--at", "2999-01-01", "--after", "1"], 2, "at and after: give one of them"),
+    (["add", "greet", "--after", "soon"], 2, "'soon' is no time; write 90s, 10m, 24h or 7d"),
+    (["add", "greet", "--after", "-1"], 2, "'-1' is no time; write 90s, 10m, 24h or 7d"),
     (["add", "greet", "--store", "memory://"], 2, "memory:// lives inside one process"),
     (["add", "greet", "-n", "shop", "--store", "sqlite:////proc/x.db"], 3, "onthedot: "),
     (["worker"], 2, "which app? Name app.py, or -A module:app."),
