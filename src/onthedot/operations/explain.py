@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
 from onthedot.clock.epoch import from_ms, from_optional_ms
@@ -18,12 +18,13 @@ from onthedot.operations.humanize import plural, short_id, suffix
 from onthedot.operations.start_rate import sample, start_rate
 from onthedot.operations.waits import awaited_signals, is_over, is_sleeping, signal_text
 from onthedot.operations.workers import WorkerInfo, live_workers
-from onthedot.stores.contract import MAX_AHEAD, Blocker, Position, Record, Store
+from onthedot.stores.contract import MAX_AHEAD, Blocker, Position, Record, Store, Wait
 from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, expiry
 
 _MAX_HOLDERS = 5  # shown
 _MAX_SAMPLE = 1000  # running tasks that are read
 _MAX_TRIES = 3
+_MAX_DEPTH = 4  # waits that are followed: of a task for a flow, of that for another one
 _NO_ESTIMATE = frozenset({"source_paused", "key_paused", "no_worker", "unknown"})  # only a person can change it
 
 
@@ -55,7 +56,8 @@ class Explanation:
     `reason` is a stable word: ``not_due retry source_paused key_paused no_worker unknown source_limit key_limit rate
     suspect behind`` for a pending task, ``expired cancelling ending`` for one that is about to be ended without a run,
     ``moving`` for one between two stores, ``waiting_tasks incomplete_flow waiting_signal waking`` for one that waits,
-    ``running dead_worker ended``. `also` has the reasons that would remain without the first.
+    ``running dead_worker ended``. `also` has the reasons that would remain without the first; for a task that waits for
+    others, why the tasks do not end that hold it back, each with the name of its task.
     """
 
     uuid: str
@@ -79,17 +81,26 @@ class Explanation:
     estimated_start: datetime | None = None
     """When it may start, by the rate of the last starts."""
     also: tuple[ExplanationReason, ...] = ()
-    """The reasons that would remain without the first."""
+    """The reasons that would remain without the first; for a task that waits for others, the reasons of these."""
 
 
 async def explain(store: Store, record: Record, now: float, zone: tzinfo | None = UTC) -> Explanation:
     """now: the store's time, as far as it is known. zone: of the times in texts; None: local time."""
     workers = {worker.id: worker for worker in await live_workers(store)}
+    return await _explain(store, record, workers, now, zone, _MAX_DEPTH)
+
+
+async def _explain(
+    store: Store, record: Record, workers: Mapping[str, WorkerInfo], now: float, zone: tzinfo | None, depth: int
+) -> Explanation:
+    """depth: how many waits are followed to the tasks that hold them."""
     for _ in range(_MAX_TRIES):  # the task may start or end between two reads
         explainer = _Explainer(store, record, workers, now, zone)
-        reason = explainer.not_pending() or await explainer.waiting()
+        reason = explainer.not_pending()
         if reason is not None:
             return _explanation(record, [reason, *explainer.missing_worker(reason)])
+        if record.wait is not None:
+            return _explanation(record, await explainer.waiting(record.wait, depth))
         position = await store.position(record.uuid)
         if position is not None:
             return await explainer.pending(position)
@@ -191,21 +202,37 @@ class _Explainer:
 
     # -- waiting
 
-    async def waiting(self) -> ExplanationReason | None:
-        """None: it does not wait."""
-        record = self._record
-        wait = record.wait
-        if wait is None:
-            return None
+    async def waiting(self, wait: Wait, depth: int) -> list[ExplanationReason]:
         if await is_over(self._store, wait):
-            return ExplanationReason("waking", "its wait is over: a worker moves it to ready at its next turn")
+            over = ExplanationReason("waking", "its wait is over: a worker moves it to ready at its next turn")
+            return [over, *self.missing_worker(over)]
+        record = self._record
         until = from_optional_ms(record.history.wait_until)
         names = awaited_signals(wait)
         if names:
             text = await signal_text(self._store, record, names, self._moment)
-            return ExplanationReason("waiting_signal", text, until)
-        found = await wait_for_tasks(self._store, wait)
-        return ExplanationReason(found.reason, found.text, until, self._holders(found.holders), found.missing)
+            return [ExplanationReason("waiting_signal", text, until)]
+        found = await wait_for_tasks(self._store, wait, self._moment)
+        text = found.text
+        if found.reason == "incomplete_flow" and record.history.wait_until is not None:
+            text += f"; it ends at {self._moment(record.history.wait_until)} if that does not happen"
+        first = ExplanationReason(found.reason, text, until, self._holders(found.holders), found.missing)
+        reasons = [first]
+        for blocker in found.blockers if depth else ():
+            reasons += await self._of_blocker(blocker, depth, direct=blocker in found.holders)
+        return reasons
+
+    async def _of_blocker(self, blocker: Record, depth: int, *, direct: bool) -> list[ExplanationReason]:
+        """Why a task does not end that this one waits for. direct: the text of the wait says already that it runs."""
+        found = await _explain(self._store, blocker, self._workers, self._now, self._zone, depth - 1)
+        reason = ExplanationReason(found.reason, found.text, found.until, found.by, found.by_count)
+        waits = found.reason in ("waiting_tasks", "incomplete_flow")  # then `also` is about tasks that it names
+        name = f"{blocker.source} {short_id(blocker.uuid)}"
+        own = [reason] if waits else [reason, *(each for each in found.also if each.reason != "behind")]
+        named = [replace(each, text=f"{name}: {each.text}") for each in own]
+        if waits:
+            named += found.also
+        return [each for each in named if not (direct and each.reason in ("running", "ended"))]
 
     # -- pending
 
