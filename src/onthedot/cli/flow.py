@@ -7,16 +7,17 @@ from typing import Any
 
 import click
 
+from onthedot.cli.flow_view import flow_lines, states_text
 from onthedot.cli.options import GlobalOptions, store_command, time_ago
-from onthedot.cli.output import screen, short_ids, write, write_json
+from onthedot.cli.output import Screen, screen, short_ids, write, write_json
 from onthedot.cli.table import Column, number
 from onthedot.cli.target import with_operations
 from onthedot.model.task import TaskInfo
 from onthedot.observability.log_format import clean
 from onthedot.operations import Operations
-from onthedot.operations.flow_list import FlowDetails, FlowInfo
+from onthedot.operations.flow_list import FlowDetails
 from onthedot.operations.flows import FlowProgress
-from onthedot.operations.humanize import plural
+from onthedot.operations.humanize import plural, short_id
 
 _STATES = ("waiting", "scheduled", "ready", "running", "succeeded", "failed", "cancelled")
 
@@ -48,7 +49,10 @@ def list_flows(options: GlobalOptions, state: str | None, since: datetime | None
 @click.argument("uuid")
 @click.option("--tasks", is_flag=True, help="List its tasks, too.")
 def show(options: GlobalOptions, uuid: str, tasks: bool) -> None:
-    """A flow: its tasks by state, the first failures, and why its last task does not run."""
+    """A flow: its tasks by state, as a tree of what waits for what, the first failures, and what holds it up.
+
+    The last task comes first, and below each task what it waits for. Tasks of a group are one line.
+    """
     zone = UTC if options.utc else None
 
     async def read(operations: Operations) -> tuple[FlowDetails, list[TaskInfo]]:
@@ -62,27 +66,46 @@ def show(options: GlobalOptions, uuid: str, tasks: bool) -> None:
         write_json({"flow": details, **listed})
         return
     out = screen(utc=options.utc)
-    flow: FlowInfo = details.flow
+    _print_facts(out, details)
+    click.echo()
+    for line in flow_lines(details):
+        click.echo(line)
+    _print_failures(details)
+    if members:
+        click.echo()
+        ids = short_ids([info.uuid for info in members])
+        rows = [[each, info.state.value, info.source, info.reason] for each, info in zip(ids, members, strict=True)]
+        out.table((Column("ID"), "STATE", Column("SOURCE", least=8), Column("", least=16)), rows)
+
+
+def _print_facts(out: Screen, details: FlowDetails) -> None:
+    flow = details.flow
     facts = [
         ["uuid", flow.uuid],
         ["last task", flow.source],
         ["state", flow.state],
         ["done", _progress(flow.progress)],
-        ["tasks", ", ".join(f"{count} {state}" for state, count in sorted(details.states.items()))],
+        ["tasks", states_text(details.states)],
         ["added", out.moment(flow.added)],
     ]
     if flow.ended is not None:
         facts.append(["ended", out.moment(flow.ended)])
     if details.waits:
         facts.append(["waits", details.waits])
+    facts += [["", text] for text in details.blocked_by]
     out.table(("", Column("", wrap=True)), facts)
+
+
+def _print_failures(details: FlowDetails) -> None:
+    if not details.failures:
+        return
+    click.echo("\ndid not succeed, the first ones:")
     for failure in details.failures:
-        click.echo(f"\n{clean(failure.source)} {failure.uuid} {failure.state}: {clean(failure.error)}")
-    if members:
-        click.echo()
-        ids = short_ids([info.uuid for info in members])
-        rows = [[each, info.state.value, info.source, info.reason] for each, info in zip(ids, members, strict=True)]
-        out.table((Column("ID"), "STATE", Column("SOURCE", least=8), Column("", least=16)), rows)
+        click.echo(f"  {clean(failure.source)} {failure.uuid} {failure.state}: {clean(failure.error)}")
+    if details.flow.ended is not None:
+        short = short_id(details.flow.uuid)
+        click.echo(f"\nlook:   onthedot task show {short_id(details.failures[0].uuid)}")
+        click.echo(f"retry:  onthedot flow retry {short}")
 
 
 async def _all_tasks(operations: Operations, uuid: str) -> list[TaskInfo]:
@@ -114,10 +137,22 @@ def cancel(options: GlobalOptions, uuid: str, reason: str) -> None:
 @store_command()
 @click.argument("uuid")
 def retry(options: GlobalOptions, uuid: str) -> None:
-    """Run the failed tasks of a flow again, then those that waited for them."""
+    """Run the failed tasks of a flow again, then those that waited for them.
 
-    async def apply(operations: Operations) -> int:
-        return await operations.flows.retry(await operations.tasks.complete_uuid(uuid))
+    Tasks that succeeded do not run again.
+    """
 
-    count = with_operations(options, apply)
-    write(f"retried {plural(count, 'task')}", {"retried": count}, json=options.json)
+    async def apply(operations: Operations) -> tuple[int, str]:
+        whole = await operations.tasks.complete_uuid(uuid)
+        count = await operations.flows.retry(whole)
+        return count, (await operations.get(whole)).state.value
+
+    count, state = with_operations(options, apply)
+    write(_retried(count, state), {"retried": count, "state": state}, json=options.json)
+
+
+def _retried(count: int, state: str) -> str:
+    text = f"retried {plural(count, 'task')}" if count else "nothing to retry: no task of it has failed"
+    if state == "succeeded":
+        return f"{text}; its last task has succeeded, and does not run again"
+    return text if count else f"{text}, its state is {state}"

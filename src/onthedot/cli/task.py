@@ -20,12 +20,13 @@ from onthedot.model.task import TaskInfo, TaskState
 from onthedot.observability.log_format import clean, clean_lines
 from onthedot.operations import Operations
 from onthedot.operations.explain import Explanation, ExplanationReason
-from onthedot.operations.humanize import duration_text, from_now, plural, suffix
+from onthedot.operations.humanize import duration_text, from_now, plural, short_id, suffix
 from onthedot.operations.task_queries import TaskFilter, TaskPage
 from onthedot.operations.waits import StepInfo
 
 _MAX_RESULT = 2000  # characters shown
 _MAX_REMARK = 200
+_MAX_FLOWS = 3  # named after a retry
 _TRY = 3  # the place of that column, which is left out if every task is in its first attempt
 _ALIVE = ("scheduled", "ready", "running", "waiting")
 _NO_RESULT = {"expired": "is not kept any more", "not_stored": "could not be stored; the worker's log says why"}
@@ -261,10 +262,18 @@ def cancel(options: GlobalOptions, /, **given: Any) -> None:
 def retry(options: GlobalOptions, /, **given: Any) -> None:
     """Run tasks again: those with these uuids, or all failed ones that match.
 
-    The last or first characters of a uuid are enough.
+    The last or first characters of a uuid are enough. Tasks of a flow that were cancelled because of these, and of no
+    others, run again after them. `onthedot flow retry` runs all of a flow again that did not succeed.
     """
+    flows: dict[str, int] = {}  # and how many tasks of each are left that did not succeed
 
     async def apply(operations: Operations, uuids: Sequence[str]) -> int:
-        return len(await operations.retry(*uuids))
+        changed = await operations.retry(*uuids)
+        flows.update(await operations.flows.not_succeeded(changed))
+        return len(changed)
 
     run_bulk(options, given, BulkAction("retry", "retried", ("failed",), apply))
+    held_back = [] if options.json else [flow for flow, count in flows.items() if count]
+    for flow in held_back[:_MAX_FLOWS]:
+        others = plural(flows[flow], "other task has", "other tasks have")
+        click.echo(f"flow {short_id(flow)}: {others} not succeeded: onthedot flow retry {short_id(flow)}", err=True)

@@ -7,6 +7,7 @@ from hashlib import sha256
 
 MAX_MEMBERS = 100_000  # of one flow
 _NUMBERS = (1 << 24) - 1
+_MEMBER_NUMBER = re.compile("[0-9a-f]{6}")
 MEMBER_KEEP = 3_600_000  # ms that members are kept at least: the last task needs their results
 
 JOIN = "onthedot.join"  # the source of the task that collects the results of a group
@@ -30,10 +31,30 @@ class MemberUuids:
     def of(self, number: int) -> str:
         return f"{self._head}{number:06x}"
 
+    def number(self, uuid: str) -> int | None:
+        """The number of a member; None: the uuid is not of this form.
+
+        >>> MemberUuids("nightly").number("2a3b62b5-3ddb-8f16-bb63-d22202000001")
+        1
+        """
+        number = uuid.removeprefix(self._head)
+        if not _MEMBER_NUMBER.fullmatch(number):
+            return None
+        return int(number, 16)
+
 
 def child_flow(parent: str, step: str, attempt: int) -> str:
     """The uuid of a flow that a task runs as a child; of no member, since its number is the largest."""
     return MemberUuids(f"{parent}~{step}~{attempt}").of(_NUMBERS)
+
+
+def is_child_flow(uuid: str) -> bool:
+    """Whether a task has run this flow as a child.
+
+    >>> is_child_flow(child_flow("nightly", "#run:resize#1", 1)), is_child_flow(MemberUuids("nightly").of(1))
+    (True, False)
+    """
+    return uuid.endswith(f"{_NUMBERS:06x}") and uuid[14:15] == "8"
 
 
 def set_counter(flow: str, number: int) -> str:

@@ -14,7 +14,7 @@ from onthedot.model.limits import rate_text
 from onthedot.model.task import TaskState
 from onthedot.model.task_info import public_state
 from onthedot.operations.explain_waits import wait_for_tasks
-from onthedot.operations.humanize import plural, short_id, suffix
+from onthedot.operations.humanize import moment_text, plural, short_id, suffix
 from onthedot.operations.start_rate import sample, start_rate
 from onthedot.operations.waits import awaited_signals, is_over, is_sleeping, signal_text
 from onthedot.operations.workers import WorkerInfo, live_workers
@@ -141,8 +141,7 @@ class _Explainer:
         self._zone = zone
 
     def _moment(self, ms: float) -> str:
-        text = from_ms(ms).astimezone(self._zone).isoformat(" ", "seconds")
-        return text.replace("+00:00", " UTC") if self._zone is UTC else text
+        return moment_text(ms, self._zone)
 
     # -- not pending
 

@@ -57,7 +57,7 @@ def _of(flow: str, state: State) -> dict[str, str]:
 
 
 def _parts(records: Sequence[Record], moment: Callable[[float], str]) -> list[str]:
-    """What the tasks do: those that run first, then those that do not."""
+    """The activities of the tasks: those that run first, then those that do not."""
     by_state: defaultdict[str, list[Record]] = defaultdict(list)
     for record in records:
         by_state["ready" if record.state == "parked" else record.state].append(record)

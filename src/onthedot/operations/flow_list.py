@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from functools import partial
 
 from onthedot.clock.epoch import from_ms, from_optional_ms, to_ms
-from onthedot.model.failures import decode_failure
+from onthedot.model.flow_names import MemberUuids, is_child_flow
 from onthedot.model.task_info import public_state
 from onthedot.operations.explain import explain
+from onthedot.operations.flow_cancel import flow_size
+from onthedot.operations.flow_stages import FlowShape, FlowStage, SimilarTasks, failure_text, remark
 from onthedot.operations.flows import FlowOperations, FlowProgress
+from onthedot.operations.humanize import moment_text
 from onthedot.operations.task_queries import find_pages
 from onthedot.stores.contract import Record, Store
 
 _MAX_FAILURES = 5  # shown
+_MAX_PARENTS = 20  # tasks whose children are looked for
+_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +47,45 @@ class FlowFailure:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowHandler:
+    """A task that follows the flow. kind: on_failure or always."""
+
+    kind: str
+    uuid: str
+    source: str
+    state: str
+    remark: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlowChildren:
+    """Tasks and flows, by their last task, that a task of the flow has added: spawned with its end, or run by it.
+
+    uuid and remark: of one of them, which failed or has not ended, if there is one
+    by: the uuid of the task that runs them, or has run them; None: spawned
+    """
+
+    source: str
+    count: int
+    states: Mapping[str, int]
+    uuid: str
+    remark: str
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FlowDetails:
-    """A flow in full: its tasks by state, the first failures, and why its last task does not run."""
+    """A flow in full: its tasks by state and stage, the first failures, and why its last task does not run."""
 
     flow: FlowInfo
     states: Mapping[str, int]
     failures: tuple[FlowFailure, ...]
     waits: str
+    blocked_by: tuple[str, ...]
+    """Why the tasks do not end that the last task waits for, directly or through others."""
+    stages: tuple[FlowStage, ...]
+    handlers: tuple[FlowHandler, ...]
+    children: tuple[FlowChildren, ...]
 
 
 async def list_flows(
@@ -58,10 +96,11 @@ async def list_flows(
     if since is not None:
         where["since"] = str(to_ms(since))
     found: list[FlowInfo] = []
-    async for records in find_pages(store, where, 100):
+    async for records in find_pages(store, where, _PAGE):
         for record in records:
-            if state in (None, _state(record)):
-                found.append(await _info(flows, record))
+            shown = await _state(flows, record)
+            if state in (None, shown):
+                found.append(await _info(flows, record, shown))
             if len(found) == limit:
                 return found
     return found
@@ -71,35 +110,83 @@ async def flow_details(
     store: Store, flows: FlowOperations, last: Record, now: float, zone: tzinfo | None = UTC
 ) -> FlowDetails:
     """zone: of the times in texts; None: local time."""
+    moment = partial(moment_text, zone=zone)
+    uuids = MemberUuids(last.uuid)
     states: Counter[str] = Counter()
     failed: list[Record] = []
+    spawned: dict[str, SimilarTasks] = {}
+    shape = FlowShape(last)
     async for record in flows.members(last.uuid):
         states[public_state(record.state).value] += 1
         if record.state in ("failed", "cancelled") and record.history.reason != "upstream":
             failed.append(record)
-    failed.sort(key=lambda record: record.history.ended or 0)
+        if record.uuid == last.uuid or uuids.number(record.uuid) is not None:
+            shape.add(record)
+        elif not is_child_flow(record.uuid):
+            spawned.setdefault(record.source, SimilarTasks.of(record)).add(record)
+    failed.sort(key=lambda record: (record.state != "failed", record.history.ended or 0))
+    stages = shape.stages(moment)
+    children = [_children(tasks, moment) for tasks in spawned.values()]
+    for stage in stages[-_MAX_PARENTS:]:
+        children += await _run_by(store, stage, moment)
     waits = ""
+    blocked_by: tuple[str, ...] = ()
     if last.history.ended is None:
-        waits = (await explain(store, last, now, zone)).text
-    failures = tuple(_failure(record) for record in failed[:_MAX_FAILURES])
-    return FlowDetails(await _info(flows, last), dict(states), failures, waits)
+        found = await explain(store, last, now, zone)
+        waits = found.text
+        blocked_by = tuple(each.text for each in found.also)
+    failures = tuple(
+        FlowFailure(record.uuid, record.source, record.state, failure_text(record)) for record in failed[:_MAX_FAILURES]
+    )
+    handlers = [handler async for handler in _handlers(store, last, moment)]
+    info = await _info(flows, last, await _state(flows, last))
+    return FlowDetails(info, dict(states), failures, waits, blocked_by, stages, tuple(handlers), tuple(children))
 
 
-async def _info(flows: FlowOperations, record: Record) -> FlowInfo:
+async def _run_by(store: Store, stage: FlowStage, moment: Callable[[float], str]) -> list[FlowChildren]:
+    """The flows that the only task of a stage runs, or has run, as its children."""
+    if stage.count != 1:
+        return []
+    found: dict[str, SimilarTasks] = {}
+    async for records in find_pages(store, {"flow": stage.uuid}, _PAGE):
+        for record in records:
+            if is_child_flow(record.uuid) and record.uuid != stage.uuid:
+                found.setdefault(record.source, SimilarTasks.of(record)).add(record)
+    return [_children(tasks, moment, stage.uuid) for tasks in found.values()]
+
+
+def _children(tasks: SimilarTasks, moment: Callable[[float], str], by: str | None = None) -> FlowChildren:
+    example = tasks.example
+    count = tasks.states.total()
+    return FlowChildren(tasks.source, count, dict(tasks.states), example.uuid, remark(example, moment), by)
+
+
+async def _handlers(store: Store, last: Record, moment: Callable[[float], str]) -> AsyncIterator[FlowHandler]:
+    """Their numbers follow those of the members. One that was not needed is not kept."""
+    uuids = MemberUuids(last.uuid)
+    first = flow_size(last).members
+    while True:
+        records = await store.get([uuids.of(number) for number in range(first, first + _PAGE)])
+        for record in records:
+            if record is not None and record.links is not None and record.links.waits is not None:
+                kind = "on_failure" if record.links.waits.requires == "failure" else "always"
+                state = public_state(record.state).value
+                yield FlowHandler(kind, record.uuid, record.source, state, remark(record, moment))
+        if not any(records):
+            return
+        first += _PAGE
+
+
+async def _info(flows: FlowOperations, record: Record, state: str) -> FlowInfo:
     progress = await flows.progress(record.uuid)
     added = from_ms(record.added)
-    return FlowInfo(record.uuid, record.source, _state(record), progress, added, from_optional_ms(record.history.ended))
+    return FlowInfo(record.uuid, record.source, state, progress, added, from_optional_ms(record.history.ended))
 
 
-def _state(record: Record) -> str:
-    if record.state == "cancelled" and record.history.reason == "upstream":
+async def _state(flows: FlowOperations, record: Record) -> str:
+    """Of a flow whose last task was cancelled, the reason is a failure of a member, or a person."""
+    if record.state == "cancelled" and (
+        record.history.reason == "upstream" or await flows.first_failed(record.uuid) is not None
+    ):
         return "failed"
     return public_state(record.state).value
-
-
-def _failure(record: Record) -> FlowFailure:
-    failure = decode_failure(record.history.error)
-    text = ""
-    if failure is not None:
-        text = f"{failure.type}: {failure.message}" if failure.type else failure.message
-    return FlowFailure(record.uuid, record.source, record.state, text)

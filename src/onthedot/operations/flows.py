@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from onthedot.model.flow_names import JOIN, is_start_signal
+from onthedot.model.flow_names import JOIN
 from onthedot.operations.flow_cancel import FlowCancel, flow_size
+from onthedot.operations.flow_retry import revive_dependants, revive_flow
 from onthedot.operations.task_queries import BATCH, TaskPage, TaskQueries
-from onthedot.stores.contract import NewSignal, Record, State, Store
+from onthedot.stores.contract import Record, State, Store
 
 CANCEL_TIME = 5.0  # seconds in which a cancel repeats its passes
 _PAUSE = 0.05  # seconds between two passes, while running members end
@@ -110,29 +111,38 @@ class FlowOperations:
         return stopped
 
     async def retry(self, flow: str) -> int:
-        """Run failed tasks again, then those that were cancelled. Return how many left an ended state.
-
-        Failed ones first, and predecessors before the tasks that follow them: so a task finds its counter below the
-        value, and waits.
-        """
+        """Run failed tasks again, then those that were cancelled. Return how many left an ended state."""
         await self._queries.record(flow)
-        ended: dict[State, list[Record]] = {"failed": [], "cancelled": []}
-        async for record in self.members(flow):
-            if record.state in ended:
-                ended[record.state].append(record)
-        await self._start_again([*ended["failed"], *ended["cancelled"]])
-        revived = 0
-        for records in ended.values():
-            uuids = [record.uuid for record in sorted(records, key=lambda record: record.seq)]
-            for start in range(0, len(uuids), BATCH):
-                revived += len(await self._store.revive(uuids[start : start + BATCH]))
-        return revived
+        ended = [record async for record in self.members(flow) if record.state in ("failed", "cancelled")]
+        return await revive_flow(self._store, ended)
 
-    async def _start_again(self, records: Collection[Record]) -> None:
-        """The counter of a start signal is not kept for ever."""
-        waits = {
-            record.links.waits for record in records if record.links is not None and record.links.waits is not None
-        }
-        names = {wait.counters[0][0] for wait in waits if is_start_signal(wait.counters[0][0])}
-        for name in names:
-            await self._store.signal([NewSignal(name, "start")])
+    async def retry_dependants(self, revived: Sequence[Record]) -> int:
+        """Run what was cancelled because of these tasks, which run again. Return how many tasks that were."""
+        return await revive_dependants(self._store, self._cancelled, revived)
+
+    async def _cancelled(self, flow: str) -> AsyncIterator[Record]:
+        found: set[str] = set()
+        async for record in self._queries.records({"flow": flow, "state": "cancelled"}):
+            found.add(record.uuid)
+            yield record
+        (last,) = await self._store.get([flow])
+        if last is not None and last.state == "cancelled" and flow not in found:
+            yield last  # it is listed under the flow whose member has spawned it
+
+    async def not_succeeded(self, uuids: Sequence[str]) -> dict[str, int]:
+        """The flows of these tasks, and how many tasks of each have ended and did not succeed, without the last one."""
+        records = [record for record in await self._store.get(uuids) if record is not None]
+        flows = sorted({flow for record in records if (flow := _flow_of(record)) is not None})
+        if not flows:
+            return {}
+        counters = await self._store.counters(flows)
+        return {flow: counter.failed for flow, counter in zip(flows, counters, strict=True)}
+
+
+def _flow_of(record: Record) -> str | None:
+    """The flow that a task is linked into; a task that a member has spawned is linked to nothing."""
+    if flow_size(record).members:
+        return record.uuid
+    if record.links is None or not record.links.increments:
+        return None
+    return record.links.flow

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
+
+from onthedot.clock.epoch import from_ms
 
 SHORT_ID = 10  # characters
 _UNITS = (("day", 86_400), ("h", 3600), ("min", 60), ("s", 1))
@@ -70,3 +72,13 @@ def duration_text(seconds: float | None) -> str:
 def from_now(moment: datetime) -> str:
     """`ago` for a moment."""
     return ago((moment - datetime.now(UTC)).total_seconds())
+
+
+def moment_text(ms: float, zone: tzinfo | None) -> str:
+    """A time in ms, to the second. zone: None is local time.
+
+    >>> moment_text(0, UTC)
+    '1970-01-01 00:00:00 UTC'
+    """
+    text = from_ms(ms).astimezone(zone).isoformat(" ", "seconds")
+    return text.replace("+00:00", " UTC") if zone is UTC else text

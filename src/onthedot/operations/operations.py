@@ -118,12 +118,17 @@ class Operations:
     async def retry(self, *uuids: str) -> Sequence[str]:
         """Run failed and cancelled tasks again, under their uuids. Return those that are alive now.
 
-        A task that was moved to another store is left out: it would run in both.
+        Tasks of a flow that were cancelled because of these, and of no others, run again after them. A task that was
+        moved to another store is left out: it would run in both.
         """
         uuids = possible_uuids(uuids)
-        found = await self._store.get(uuids)
-        moved = {record.uuid for record in found if record is not None and decode_moved_to(record)}
-        return await self._store.revive([uuid for uuid in uuids if uuid not in moved])
+        found = [record for record in await self._store.get(uuids) if record is not None]
+        moved = {record.uuid for record in found if decode_moved_to(record)}
+        living = await self._store.revive([uuid for uuid in uuids if uuid not in moved])
+        members = [record for record in found if record.links is not None and record.uuid in living]
+        if members:
+            await self.flows.retry_dependants(members)
+        return living
 
     async def pending(self) -> list[NewTask]:
         """Return all pending and waiting tasks, ready to be added to another store."""

@@ -1,4 +1,4 @@
-"""Checks the built site: links, anchors and images lead somewhere, doctests are code, no table shows an escaped pipe, and
+"""Checks the built site: links, anchors and images lead somewhere, doctests are code, tables show no escaped pipe, and
 the theme has its features.
 
 python tests/support/documents/site_check.py site

@@ -238,6 +238,67 @@ def test_child_over_which_workers_died_three_times_ends_the_wait(app: App, tasks
     assert "its worker died 3 times" in values[0].message
 
 
+def test_retry_of_a_member_runs_what_was_cancelled_because_of_it(app: App, tasks: Tasks) -> None:
+    with app.background():
+        flow = group(tasks.check.s(number) for number in (1, BROKEN)) | tasks.count | tasks.show
+        handle = flow.delay()
+        with pytest.raises(TaskFailed) as caught:
+            handle.result(timeout=SOON)
+        wait_until(lambda: states(handle) == {"succeeded": 1, "failed": 1, "cancelled": 2})
+        tasks.broken = False
+        assert app.handle(caught.value.task).retry()
+        assert handle.result(timeout=SOON) == "int"
+        assert states(handle) == {"succeeded": 4}
+    assert tasks.runs[2:] == [BROKEN, "count"]
+
+
+def test_flow_goes_on_when_the_last_of_its_failed_members_is_retried(app: App, tasks: Tasks) -> None:
+    with app.background():
+        checks = [tasks.check.s(BROKEN), tasks.check.s(BROKEN), tasks.check.s(1)]
+        handle = (group(checks) | tasks.count | tasks.show).delay()
+        with pytest.raises(TaskFailed):
+            handle.result(timeout=SOON)
+        wait_until(lambda: states(handle) == {"succeeded": 1, "failed": 2, "cancelled": 2})
+        tasks.broken = False
+        first, second = (info.uuid for info in handle.tasks(state="failed"))
+        assert app.handle(first).retry()
+        wait_until(lambda: app.handle(first).state() == "succeeded")
+        assert states(handle) == {"succeeded": 2, "failed": 1, "cancelled": 2}
+        assert app.handle(second).retry()
+        assert handle.result(timeout=SOON) == "int"
+    assert tasks.runs.count("count") == 1
+
+
+def test_retry_of_a_member_of_a_spawned_flow_runs_its_last_task(app: App, tasks: Tasks) -> None:
+    spawned: list[FlowHandle[str]] = []
+
+    @app.task
+    async def outer() -> None:
+        spawned.append(current_task().spawn(tasks.check.s(BROKEN) | tasks.show))
+
+    with app.background():
+        (tasks.check.s(1) | outer.s()).delay().result(timeout=SOON)
+        (inner,) = spawned
+        wait_until(lambda: inner.state() == "cancelled")
+        tasks.broken = False
+        (failed,) = inner.tasks(state="failed")
+        assert app.handle(failed.uuid).retry()
+        assert inner.result(timeout=SOON) == "int"
+
+
+def test_retry_of_a_flow_runs_collected_failures_again_and_nothing_else(app: App, tasks: Tasks) -> None:
+    with app.background():
+        members = group((tasks.check.s(number) for number in (1, BROKEN)), on_error="collect")
+        handle = (members | tasks.collect).delay()
+        assert isinstance(handle.result(timeout=SOON)[1], TaskFailure)
+        tasks.broken = False
+        assert handle.retry() == 1
+        wait_until(lambda: states(handle) == {"succeeded": 3})
+        assert isinstance(handle.result(timeout=SOON)[1], TaskFailure)
+        assert handle.progress().failed == 0
+    assert tasks.runs[2:] == ["collect", BROKEN]
+
+
 def test_retry_runs_failed_members_and_then_what_waited_for_them(app: App, tasks: Tasks) -> None:
     with app.background():
         handle = (group(tasks.check.s(number) for number in range(40, 45)) | tasks.count | tasks.show).delay()
