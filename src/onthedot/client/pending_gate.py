@@ -56,7 +56,8 @@ class PendingGate:
             self._adding.update(coming)
         try:
             for (source, state), number in (await self._store.tally()).items():
-                before[source] += number if state in _PENDING else 0
+                if state in _PENDING:
+                    before[source] += number
             for source, number in coming.items():
                 _check(f"{source}: ", before[source], number, self.bounds.of(source))
             _check("", before.total(), coming.total(), self.bounds.all)
@@ -71,8 +72,12 @@ class PendingGate:
 
 
 def _check(prefix: str, pending: int, coming: int, most: int | None) -> None:
-    if most is not None and pending + coming > most:
-        raise StoreFull(
-            f"{prefix}{pending:,} tasks wait already and max_pending is {most:,}: "
-            f"{'nothing' if coming == 1 else f'none of {coming:,}'} was added; try again when some have started"
-        )
+    if most is None or pending + coming <= most:
+        return
+    what = "nothing"
+    if coming > 1:
+        what = f"none of {coming:,}"
+    raise StoreFull(
+        f"{prefix}{pending:,} tasks wait already and max_pending is {most:,}: {what} was added; try again when some "
+        "have started"
+    )

@@ -40,7 +40,9 @@ class ResultWaiter:
             hinted = asyncio.get_running_loop().create_future()
             self._waiters[uuid].append(hinted)  # before the read: an end after it sends a hint
             try:
-                (record,) = await self._store.get((uuid,)) if NAME.fullmatch(uuid) else (None,)
+                record = None
+                if NAME.fullmatch(uuid):
+                    (record,) = await self._store.get((uuid,))
                 if record is None:
                     raise TaskNotFound(f"no task {uuid}: never added here, or no longer kept")
                 if record.state in _ENDED:
@@ -60,7 +62,10 @@ class ResultWaiter:
                         if failed and hint.resync:
                             failed = False
                             self._observer.store_recovered("listening for ends")
-                        for uuid in list(self._waiters) if hint.resync else hint.ended & self._waiters.keys():
+                        ended = set(self._waiters)
+                        if not hint.resync:
+                            ended &= hint.ended
+                        for uuid in ended:
                             self._wake(uuid)
             except StoreError as error:  # meanwhile tasks are read every second
                 failed = True

@@ -68,7 +68,7 @@ class StatusCounts:
         """answers: none if the add failed; if it was stored nevertheless, the next count includes it."""
         now = self._clock.now() + self._clock.wall_clock_jump()
         fresh = [task for task, answer in zip(tasks, answers, strict=False) if answer.fresh]
-        ready = sum(task.lane is None and (task.after <= 0 if task.at is None else task.at <= now) for task in fresh)
+        ready = sum(_is_ready(task, now) for task in fresh)
         with self._lock:
             self._adds_ended += 1
             self._added = (self._added[0] + ready, self._added[1] + len(fresh) - ready)
@@ -149,3 +149,12 @@ def pause_after(took: float) -> float:
     (0.1, 0.5, 2.0)
     """
     return min(max(0.1, 50 * took), 2.0)
+
+
+def _is_ready(task: NewTask, now: float) -> bool:
+    """Whether a new task is ready at once."""
+    if task.lane is not None:
+        return False
+    if task.at is None:
+        return task.after <= 0
+    return task.at <= now

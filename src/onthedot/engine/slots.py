@@ -66,9 +66,10 @@ class Slots:
         idle: defaultdict[str, list[tuple[str, Source]]] = defaultdict(list)
         for name, source in self._active.items():
             active[self._pools[name]].append((name, source))
-        for name, source in self._sources.items() if alarm_due or is_poll else ():
-            if name not in self._active:
-                idle[self._pool_of(source)].append((name, source))
+        if alarm_due or is_poll:
+            for name, source in self._sources.items():
+                if name not in self._active:
+                    idle[self._pool_of(source)].append((name, source))
         pools = [pool for pool in self._totals if active[pool] or idle[pool]]
         return [self._pool(pool, active[pool], idle[pool], is_poll=is_poll) for pool in pools]
 

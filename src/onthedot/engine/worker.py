@@ -126,7 +126,7 @@ class Worker:
             done, _ = await asyncio.wait([loop], timeout=_GRACE)
         if not done:
             self._runner.abandon_running()
-            done, _ = await asyncio.wait([loop], timeout=None if timeout is None else LAST_TURN)
+            done, _ = await asyncio.wait([loop], timeout=LAST_TURN)
         if not done:  # the store does not take the outcomes: these tasks will run again
             self._observer.outcomes_dropped(len(self._outcomes))
             loop.cancel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from onthedot.stores.contract import MAX_AHEAD, Page, Position, Record
 from onthedot.stores.memory.ordered_queue import OrderedQueue
@@ -20,7 +20,10 @@ def find(tables: MemoryTables, where: Mapping[str, str], after: str | None, limi
     rows: list[Record] = []
     before = int(after) if after else None
     read = 0
-    for stored in _running(tables) if where.get("state") == "running" else reversed(tables.records.values()):
+    candidates: Iterable[Record] = reversed(tables.records.values())
+    if where.get("state") == "running":
+        candidates = _running(tables)
+    for stored in candidates:
         if before is not None and stored.seq >= before:
             continue
         if read == _MAX_READ or len(rows) == limit:

@@ -106,10 +106,13 @@ class PostgresConnection:
                         self.on_timeout()
                     raise translate(error, self._address.where) from error
                 except Exception as error:
-                    lost = is_lost(error)
-                    if lost:
+                    tries = _TRIES
+                    may_repeat = is_withdrawn(error)
+                    if is_lost(error):
                         self.drop()
-                    if sent + 1 == (_TRIES_LOST if lost else _TRIES) or not (lost or is_withdrawn(error)):
+                        tries = _TRIES_LOST
+                        may_repeat = True
+                    if sent + 1 == tries or not may_repeat:
                         raise translate(error, self._address.where) from error
                 except BaseException:  # cancelled during the call: its answer must not reach the next caller
                     self.drop()

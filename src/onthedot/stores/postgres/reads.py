@@ -70,8 +70,12 @@ class PostgresReads(ABC):
             return Page([], None)
         low = newest + 1 - _MAX_READ
         records = await self._find("find", where, newest + 1, low, limit)
-        last = records[-1].seq if len(records) == limit else low
-        return Page(records, None if await self._newest_before(last) is None else str(last))
+        last = low
+        if len(records) == limit:
+            last = records[-1].seq
+        if await self._newest_before(last) is None:
+            return Page(records, None)
+        return Page(records, str(last))
 
     async def _find(self, query: str, where: Mapping[str, str], before: int, low: int, limit: int) -> list[Record]:
         filters: list[Any] = [

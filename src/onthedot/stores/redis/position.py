@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from onthedot.stores.contract import Limit, Position
 from onthedot.stores.redis.policy_format import remember_policy
-from onthedot.stores.redis.record_format import decode, to_record
+from onthedot.stores.redis.record_format import decode, or_none, to_record
 from onthedot.stores.rules.limits import LimitTable, TokenBucket
 from onthedot.stores.rules.position import blockers
 
@@ -54,10 +54,17 @@ def to_limit(field: bytes, packed: bytes) -> Limit:
     fields: list[Any] = [*decode(packed), ""]  # an older version has stored no mode
     cap, rate, burst, paused, reason, since, lane_rule, mode = fields[:8]  # others are of a newer version
     return Limit(
-        name, None if cap is False else cap, None if rate is False else rate, burst, paused, reason,
-        "operator" if owner == "operator" else "code", None if since is False else since,
-        lane_rule.encode() if lane_rule else None, mode,
-    )  # fmt: skip
+        name,
+        or_none(cap),
+        or_none(rate),
+        burst,
+        paused,
+        reason,
+        "operator" if owner == "operator" else "code",
+        or_none(since),
+        lane_rule.encode() if lane_rule else None,
+        mode,
+    )
 
 
 def pack_limit(limit: Limit) -> tuple[object, ...]:

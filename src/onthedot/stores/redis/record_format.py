@@ -51,6 +51,13 @@ _NO_LINKS = msgspec.Raw()
 T = TypeVar("T")
 
 
+def or_none(value: Any) -> Any:
+    """A value of a script, in which nil is packed as False."""
+    if value is False:
+        return None
+    return value
+
+
 class _Head(msgspec.Struct, array_like=True, gc=False):
     policy: str
     lane: str | None = None

@@ -46,6 +46,7 @@ from onthedot.stores.redis.record_format import (
     decode,
     encode,
     group_tasks,
+    or_none,
     pack_copies,
     pack_outcomes,
     pack_schedule,
@@ -308,7 +309,7 @@ def _unpack_claim(answer: Sequence[Any]) -> tuple[ClaimResult, list[bytes]]:
     chores = to_records(chore_rows)
     claimed = ClaimResult(
         fence, tasks.records, [*chores.records, *chores.undecodable, *tasks.undecodable], to_schedules(schedules),
-        {source: None if wait is False else wait for source, wait in idle}, frozenset(woken),
-        None if next_in is False else next_in, more, now, StoreIdentity(identity or "", last_fence),
+        {source: or_none(wait) for source, wait in idle}, frozenset(woken),
+        or_none(next_in), more, now, StoreIdentity(identity or "", last_fence),
     )  # fmt: skip
     return claimed, [*tasks.unnamed, *chores.unnamed]

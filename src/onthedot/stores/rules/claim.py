@@ -15,18 +15,20 @@ from onthedot.stores.rules.task_tables import LeasedRecord, SessionEntry, TaskTa
 
 
 def turn(tables: TaskTables, name: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
-    """Settle, then claim."""
+    """Settle, reap, refill lanes, end waits, promote alarms, claim: in this order."""
     verdicts = tables.settle(outcomes) if outcomes else []
     if request is not None and tables.overdue_sessions():
         reap_overdue(tables)
     session = tables.find_session(name)
-    if session is None or session.role == "client":  # reaped, or no worker
+    if session is None or session.role == "client":  # reaped, or a client, which never claims
         return TurnResult(verdicts, alive=False)
     if request is None:
         return TurnResult(verdicts)
-    more = tables.limits.has_limits and not refill_lanes(tables)
-    if tables.has_reached:
-        more = end_waits(tables, BATCH) == BATCH or more
+    more = False
+    if tables.limits.has_limits:
+        more = refill_lanes(tables)
+    if tables.has_reached and end_waits(tables, BATCH) == BATCH:
+        more = True
     due = tables.pop_due(BATCH)
     if due:
         promote(tables, due)
@@ -36,7 +38,8 @@ def turn(tables: TaskTables, name: str, outcomes: Sequence[Outcome], request: Cl
 def claim(tables: TaskTables, session: SessionEntry, request: ClaimRequest, *, more: bool) -> ClaimResult:
     """A repeated number returns the tasks still leased under it and claims nothing new; an older one takes nothing.
 
-    After a gap in the numbers, the leases of the session are renewed and returned.
+    After a gap in the numbers, the leases of the session are renewed and returned; without leases it is a claim like
+    any other.
     """
     tasks: list[Record] = []
     chores: list[Record] = []
@@ -81,7 +84,10 @@ def _take(tables: TaskTables, session: SessionEntry, request: ClaimRequest) -> t
 def _renew_leases(
     tables: TaskTables, session: SessionEntry, number: int, leased: Sequence[LeasedRecord]
 ) -> tuple[list[Record], list[Record]]:
-    """The store has lost the requests in between and what was settled with them: the worker may not run these tasks."""
+    """The store has lost the requests in between and what was settled with them.
+
+    The worker perhaps runs these tasks no longer, so it gets them once more, under this number.
+    """
     tasks = [each.record for each in leased if not each.chore]
     chores = [each.record for each in leased if each.chore]
     tables.release(leased, session.name)

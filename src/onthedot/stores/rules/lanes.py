@@ -48,15 +48,15 @@ def _admit_one(tables: TaskTables, record: Record) -> None:
 
 
 def refill_lanes(tables: TaskTables) -> bool:
-    """Admit in lanes whose refill has come; False: there may be more."""
+    """Admit in lanes whose refill has come; True: there may be more."""
     done = 0
     while done < BATCH:
         names = tables.pop_refilled(BATCH - done)
         if not names:
-            return True
+            return False
         for name in names:
             done += 1 + admit(tables, name)
-    return False
+    return True
 
 
 def release_capacity(tables: TaskTables, record: Record) -> None:

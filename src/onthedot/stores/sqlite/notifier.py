@@ -177,11 +177,12 @@ class DatagramNotifier(HintHub):
         for call in calls:
             sources = call.woken | call.alarmed
             recheck = call.recheck or call.wait_over
-            for worker in workers if sources or recheck or call.session_joined else ():
-                if worker != call.caller:
-                    by_session[worker].sources |= sources
-                    by_session[worker].recheck |= recheck
-                    by_session[worker].session_joined |= call.session_joined
+            if sources or recheck or call.session_joined:
+                for worker in workers:
+                    if worker != call.caller:
+                        by_session[worker].sources |= sources
+                        by_session[worker].recheck |= recheck
+                        by_session[worker].session_joined |= call.session_joined
             for session, uuid, reason in call.cancel_requests:
                 by_session[session].cancel_requests[uuid] = reason
             for session, uuids in call.ended.items():

@@ -399,7 +399,12 @@ class WriterThread(RequestThread[SqliteTables]):
         with suppress(sqlite3.Error), self._write_lock():
             busy, _, _ = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-        self._checkpoint_at = _CHECKPOINT if mode == "TRUNCATE" and not busy else size + (_STEP if busy else 1)
+        if busy:
+            self._checkpoint_at = size + _STEP
+        elif mode == "TRUNCATE":
+            self._checkpoint_at = _CHECKPOINT
+        else:
+            self._checkpoint_at = size + 1
 
 
 def _reap_process(tables: SqliteTables, process: str) -> None:
