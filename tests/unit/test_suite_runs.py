@@ -42,7 +42,7 @@ def test_summary_has_the_counts_of_every_run_and_the_failed_tests(
     suite = suite_of(folder)
     suite.perform([Run("others", sys.prefix, "not timed")])
     suite.perform([Run("alone", sys.prefix, "timed")])
-    suite.perform([Run("nothing", sys.prefix, "timed and slow")])  # after it: runs are listed in the order of their ends
+    suite.perform([Run("nothing", sys.prefix, "timed and slow")])  # later: runs are listed as they end
     capsys.readouterr()
     suite.print_summary()
     lines = [line.rpartition(", ")[0] or line for line in capsys.readouterr().out.splitlines()]
