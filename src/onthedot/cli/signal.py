@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import click
 import msgspec
@@ -13,13 +14,15 @@ from onthedot.cli.output import screen, short_ids, write_json
 from onthedot.cli.table import Column, cut
 from onthedot.cli.target import with_operations
 from onthedot.codec.plain_json import json_value
-from onthedot.errors import OnTheDotError
+from onthedot.errors import OnTheDotError, suggestion
 from onthedot.flows.signals import KEEP, new_signal
 from onthedot.operations import Operations
+from onthedot.operations.humanize import short_id
 from onthedot.operations.signals import KeptSignal, WaitingTask
 from onthedot.supervisor.exit_codes import CommandError
 
 _MAX_PAYLOAD = 200  # characters shown
+_MAX_TAKERS = 5  # shown
 
 
 @store_command()
@@ -32,26 +35,67 @@ def send(
     options: GlobalOptions, /, name: str, payload: tuple[str, ...], to: str | None, signal_id: str | None,
     keep: float | None,
 ) -> None:  # fmt: skip
-    """Send the signal NAME to every task that waits for it, now or later.
+    """Send the signal NAME to every task that waits for it, now or later, and say which tasks take it now.
 
     K=V passes a string, K:=JSON anything else; both make the payload an object. Without them it is null.
     """
     values = parse_arguments(payload, {}) or None
 
-    async def work(operations: Operations) -> bool:
+    async def work(operations: Operations) -> _Sent:
         whole = None if to is None else await operations.tasks.complete_uuid(to)
-        return await operations.signals.send(new_signal(name, values, signal_id, KEEP if keep is None else keep, whole))
+        signal = new_signal(name, values, signal_id, KEEP if keep is None else keep, whole)
+        takers = await operations.signals.takers(name, whole)
+        is_new = await operations.signals.send(signal)
+        return _Sent(is_new, takers, await _advice(operations, name, whole, takers))
 
     try:
-        is_new = with_operations(options, work)
+        sent = with_operations(options, work)
     except ValueError as error:
         if not isinstance(error, OnTheDotError):
             raise
         raise CommandError(str(error)) from None
     if options.json:
-        write_json({"name": name, "sent": is_new})
+        write_json({"name": name, "sent": sent.is_new, "takers": [each.uuid for each in sent.takers]})
+    elif not sent.is_new:
+        click.echo("kept already")
     else:
-        click.echo("sent" if is_new else "kept already")
+        click.echo(f"sent: {_takers_text(sent.takers)}" if sent.takers else "sent and kept")
+        if sent.advice:
+            click.echo(sent.advice, err=True)
+
+
+class _Sent(NamedTuple):
+    """is_new: False: its id was kept already. advice: why no task takes it now; "": one does."""
+
+    is_new: bool
+    takers: Sequence[WaitingTask]
+    advice: str
+
+
+def _takers_text(takers: Sequence[WaitingTask]) -> str:
+    names = [f"{each.source} {short_id(each.uuid)}" for each in takers[:_MAX_TAKERS]]
+    if len(takers) == 1:
+        return f"{names[0]} takes it"
+    more = "" if len(takers) == len(names) else ", …"
+    return f"{len(takers):,} tasks take it: {', '.join(names)}{more}"
+
+
+async def _advice(operations: Operations, name: str, to: str | None, takers: Sequence[WaitingTask]) -> str:
+    if takers:
+        return "" if await operations.live_workers() else "no worker is alive to run it: onthedot worker APP starts one"
+    if to is None:
+        awaited = {each for task in await _waiting(operations, None) for each in task.names}
+        others = suggestion(name, awaited).replace("there are:", "tasks wait for:") if awaited else ""
+        return f"no task waits for {name!r} now: the next that does takes it{others}"
+    task = await operations.get(to)
+    who = f"{task.source} {short_id(to)}"
+    if task.state.ended:
+        return f"{who} has ended ({task.state.value}): nothing takes the signal, unless the task is retried"
+    found = [each for each in await _waiting(operations, None) if each.uuid == to]
+    if not found:
+        return f"{who} does not wait for a signal now ({task.state.value}): it takes this one when it does"
+    names = " or ".join(map(repr, found[0].names))
+    return f"{who} waits for {names}, and not for {name!r}"
 
 
 @store_command("list")
@@ -100,7 +144,7 @@ def _print_kept(options: GlobalOptions, signals: Sequence[KeptSignal]) -> None:
         )
         return
     if not signals:
-        click.echo("no signal is kept under that name", err=True)
+        click.echo("no signal is kept under that name; those that were sent to one task: --to UUID", err=True)
         return
     out = screen(utc=options.utc)
     rows = [

@@ -12,7 +12,7 @@ from onthedot.codec.untyped import decode_untyped_result
 from onthedot.model.counter_names import own_signal, shared_signal
 from onthedot.operations.task_queries import find_pages
 from onthedot.operations.waits import awaited_signals
-from onthedot.stores.contract import MAX_KEPT_SIGNALS, NewSignal, Store, StoredSignal
+from onthedot.stores.contract import MAX_KEPT_SIGNALS, NewSignal, Record, Store, StoredSignal
 
 _PAGE = 1000
 
@@ -50,10 +50,21 @@ class SignalOperations:
         (is_new,) = await self._store.signal((signal,))
         return is_new
 
+    async def takers(self, name: str, to: str | None = None) -> list[WaitingTask]:
+        """Return the tasks that wait for this signal now, the newest first. to: if it is sent to this task only."""
+        counter = _counter(name, to)
+        (now,) = await self._store.counters([counter])
+        found: list[WaitingTask] = []
+        async for page in find_pages(self._store, {"waits_for": counter}, _PAGE):
+            for record in page:
+                values = {} if record.wait is None else dict(record.wait.counters)
+                if now.value < values.get(counter, 0):  # otherwise its wait is over: an earlier signal ends it
+                    found.append(_waiting_task(record))
+        return found
+
     async def kept(self, name: str, to: str | None = None) -> list[KeptSignal]:
         """Return the signals under a name, in order. to: those addressed to this task."""
-        counter = shared_signal(name) if to is None else own_signal(to, name)
-        page = await self._store.signals(counter, 0, MAX_KEPT_SIGNALS)
+        page = await self._store.signals(_counter(name, to), 0, MAX_KEPT_SIGNALS)
         return [KeptSignal(name, each.id, from_ms(each.number), _payload(each), to) for each in page.signals]
 
     async def waiting(self, name: str | None = None) -> AsyncIterator[WaitingTask]:
@@ -62,9 +73,17 @@ class SignalOperations:
             for record in page:
                 names = () if record.wait is None else tuple(awaited_signals(record.wait))
                 if names and name in (None, *names):
-                    since = from_optional_ms(record.history.started)
-                    until = from_optional_ms(record.history.wait_until)
-                    yield WaitingTask(record.uuid, record.source, names, since, until)
+                    yield _waiting_task(record)
+
+
+def _counter(name: str, to: str | None) -> str:
+    return shared_signal(name) if to is None else own_signal(to, name)
+
+
+def _waiting_task(record: Record) -> WaitingTask:
+    names = () if record.wait is None else tuple(awaited_signals(record.wait))
+    since = from_optional_ms(record.history.started)
+    return WaitingTask(record.uuid, record.source, names, since, from_optional_ms(record.history.wait_until))
 
 
 def _payload(signal: StoredSignal) -> object:

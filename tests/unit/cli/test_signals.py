@@ -38,14 +38,45 @@ def send(console: Console, *arguments: str) -> str:
 
 
 def test_signal_is_sent_once_and_taken(console: Console, waiting: str) -> None:
-    assert send(console, "by=ann", "level:=3", "--to", waiting[-8:]) == "sent\n"
+    sent = console.invoke("signal", "send", "approved", "by=ann", "level:=3", "--id", "evt-1", "--to", waiting[-8:])
+    assert sent.stdout == f"sent: order {waiting[-10:]} takes it\n"
+    assert sent.stderr == "no worker is alive to run it: onthedot worker APP starts one\n"
     assert send(console, "by=bob", "--to", waiting) == "kept already\n"
     with console.app.background():
         assert console.app.handle(waiting).result(SOON) == {"by": "ann", "level": 3}
 
 
+def test_signal_send_names_the_tasks_that_take_it(console: Console, waiting: str) -> None:
+    def answer(*arguments: str) -> tuple[str, str]:
+        result = console.invoke("signal", "send", *arguments)
+        return result.stdout, result.stderr
+
+    who = f"order {waiting[-10:]}"
+    assert answer("aproved") == (
+        "sent and kept\n",
+        "no task waits for 'aproved' now: the next that does takes it; did you mean 'approved'?\n",
+    )
+    assert answer("other")[1].endswith("takes it; tasks wait for: approved\n")
+    assert answer("other", "--to", waiting)[1] == f"{who} waits for 'approved', and not for 'other'\n"
+    with console.app.background():
+        others = [console.app.named("order").delay() for _ in range(7)]
+        wait_until(lambda: all(each.state() == "waiting" for each in others))
+    out, _ = answer("approved")
+    assert out.startswith("sent: 8 tasks take it: order ")
+    assert out.endswith(", …\n")
+    assert answer("approved")[1].startswith("no task waits for 'approved' now")  # the first one ends their waits
+    later = console.app.named("order").options(after=3600).delay()
+    short = later.uuid[-10:]
+    assert answer("approved", "--to", later.uuid)[1] == (
+        f"order {short} does not wait for a signal now (scheduled): it takes this one when it does\n"
+    )
+    console.app.handle(later.uuid).cancel()
+    assert f"order {short} has ended (cancelled): nothing takes the signal" in answer("approved", "--to", short)[1]
+
+
 def test_signal_without_words_is_null(console: Console, waiting: str) -> None:
-    assert console.json("signal", "send", "approved", "--keep", "7d") == {"name": "approved", "sent": True}
+    answer = console.json("signal", "send", "approved", "--keep", "7d")
+    assert answer == {"name": "approved", "sent": True, "takers": [waiting]}
     (found,) = console.json("signal", "list", "approved")["signals"]
     assert found["payload"] is None
     with console.app.background():

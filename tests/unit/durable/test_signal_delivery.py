@@ -47,6 +47,31 @@ async def test_signal_before_the_wait_is_taken_at_once(app: App) -> None:
 
 
 @on_each_store
+async def test_takers_of_a_signal_are_the_tasks_that_wait_for_it(app: App) -> None:
+    @app.task
+    async def order(name: str) -> Any:
+        return await current_task().wait_for(name)
+
+    async def takers(name: str, to: str | None = None) -> set[str]:
+        found = await app.runtime.portal.run(lambda client: client.operations.signals.takers(name, to))
+        return {each.uuid for each in found}
+
+    async with app.running():
+        first = await order.enqueue("approved")
+        second = await order.enqueue("approved")
+        other = await order.enqueue("refused")
+        await waits(first, second, other)
+        assert await takers("approved") == {first.uuid, second.uuid}
+        assert await takers("approved", second.uuid) == {second.uuid}
+        assert await takers("approved", other.uuid) == set()
+        await second.signal("approved")
+        await second.result(10)
+        assert await takers("approved") == {first.uuid}
+        await first.cancel()
+        await other.cancel()
+
+
+@on_each_store
 async def test_signal_reaches_every_task_that_waits(app: App) -> None:
     @app.task
     async def order(number: int) -> Any:
