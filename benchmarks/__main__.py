@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 
-from benchmarks import limits, loss, memory, postgres, processes, redis, settle, sqlite, worker
+from benchmarks import flow_costs, limits, loss, memory, postgres, processes, redis, settle, sqlite, worker
 from benchmarks.plots import DRAIN, DRAINED, drain_svg
 from benchmarks.report import run
 from benchmarks.worker_table import WORKER, write_worker_table
@@ -20,6 +21,7 @@ SUITES = {
     "processes": processes.MEASURES,
     "limits": limits.MEASURES,
     "settle": settle.MEASURES,
+    "flows": flow_costs.MEASURES,
     "worker": worker.MEASURES,
     "drain": [memory.drain, sqlite.sqlite_drain, redis.redis_drain, postgres.postgres_drain],
 }
@@ -31,8 +33,11 @@ def main() -> int:
     parser.add_argument("--only", help="measures whose name contains this")
     parser.add_argument("--rounds", type=int, default=5, help="number of interleaved rounds for the medians (5)")
     parser.add_argument("--quick", action="store_true", help="one small round that only shows whether it runs")
+    parser.add_argument("--before", help="flows: a checkout of an older tree, whose plain tasks are measured too")
     parser.add_argument("--json", help="write the figures to this file")
     options = parser.parse_args()
+    if options.before:
+        os.environ[flow_costs.BEFORE] = options.before
     if options.suite == "loss":  # counts lost tasks instead of ratios
         return loss.run(
             rounds=1 if options.quick else options.rounds, scale=0.3 if options.quick else 1, file=options.json

@@ -38,6 +38,12 @@ async def _connect(url: str) -> Any:
     return await asyncpg.connect(url)
 
 
+async def execute(url: str, statement: str) -> None:
+    connection = await _connect(url)
+    await connection.execute(statement)
+    await connection.close()
+
+
 def postgres_drain(scale: float) -> list[Figure]:
     """No-op async tasks per second: added first, then run by one worker with 100 slots."""
     count = int(20_000 * scale)

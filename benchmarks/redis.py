@@ -46,7 +46,7 @@ def server() -> Iterator[str]:
         yield own.url
 
 
-def _flush(url: str) -> None:
+def flush(url: str) -> None:
     import redis
 
     with redis.Redis.from_url(url) as client:
