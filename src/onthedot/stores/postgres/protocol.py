@@ -40,6 +40,7 @@ from onthedot.stores.postgres.links import decode_links, encode_links, encode_wa
 from onthedot.stores.rules.records import UNQUEUED_REASONS
 
 _MAX_POLICIES = 10_000
+WEEK = 604_800_000  # ms that most ends are kept; the database knows it too
 
 # -- requests
 
@@ -89,14 +90,14 @@ class _RequeueJson(Struct, omit_defaults=True, gc=False):
 
 
 class _OutcomeJson(Struct, omit_defaults=True, gc=False):
-    """state=None: the task is requeued, or waits."""
+    """Fields that have their default are left out: the database pays for each one. requeue: the task does not end."""
 
     uuid: str
     fence: int
-    session: str
-    data: bytes | UnsetType = UNSET
-    state: str | None = None
-    keep: int | None = None
+    data: bytes = b""
+    session: str | UnsetType = UNSET
+    state: str = "succeeded"
+    keep: int = WEEK
     keep_result: int | None = None
     requeue: _RequeueJson | UnsetType = UNSET
 
@@ -160,8 +161,9 @@ def encode_record(record: Record) -> _RecordJson:
     )
 
 
-def encode_outcomes(outcomes: Sequence[Outcome]) -> list[_OutcomeJson]:
-    return [_encode_outcome(outcome) for outcome in outcomes]
+def encode_outcomes(outcomes: Sequence[Outcome], session: str) -> list[_OutcomeJson]:
+    """session: the database takes it for that of the outcomes that have none."""
+    return [_encode_outcome(outcome, session) for outcome in outcomes]
 
 
 def settle_order(outcomes: Sequence[Outcome], spawned: Sequence[_SpawnedJson]) -> Literal["any", "given", "check"]:
@@ -192,19 +194,22 @@ def encode_spawned(outcomes: Sequence[Outcome]) -> list[_SpawnedJson]:
     ]  # fmt: skip
 
 
-def _encode_outcome(outcome: Outcome) -> _OutcomeJson:
+def _encode_outcome(outcome: Outcome, default_session: str) -> _OutcomeJson:
     lease = outcome.lease
+    session: str | UnsetType = UNSET
+    if lease.session != default_session:
+        session = lease.session
     match outcome:
         case Completed(result=result, keep=keep, keep_result=keep_result):
-            return _OutcomeJson(lease.uuid, lease.fence, lease.session, result, "succeeded", keep, keep_result)
+            return _OutcomeJson(lease.uuid, lease.fence, result, session, "succeeded", keep, keep_result)
         case Ended(state=state, error=error, keep=keep):
-            return _OutcomeJson(lease.uuid, lease.fence, lease.session, error, state, keep)
+            return _OutcomeJson(lease.uuid, lease.fence, error, session, state, keep)
         case Requeued(error=error, after=after, counted=counted, reset_crashes=reset):
             requeue = _RequeueJson(after, counted, reset)
-            return _OutcomeJson(lease.uuid, lease.fence, lease.session, error, requeue=requeue)
+            return _OutcomeJson(lease.uuid, lease.fence, error, session, requeue=requeue)
         case Suspended(wait=wait):
             requeue = _RequeueJson(counted=False, wait=encode_wait(wait))
-            return _OutcomeJson(lease.uuid, lease.fence, lease.session, b"", requeue=requeue)
+            return _OutcomeJson(lease.uuid, lease.fence, b"", session, requeue=requeue)
         case _:
             assert_never(outcome)
 

@@ -19,7 +19,7 @@ MIGRATIONS: dict[int, str] = {}  # from this version to the next; no release has
 _LOCK = 1869897843  # advisory: one process at a time creates or migrates the schema
 _FUNCTIONS = (
     "prelude", "change_log", "records", "places", "limits", "lanes", "counters", "waits", "subscriptions",
-    "unique_keys", "insert", "settle", "alarms", "schedules", "claim", "sessions", "turn", "cancel", "revive",
+    "unique_keys", "insert", "finish", "settle", "alarms", "schedules", "claim", "sessions", "turn", "cancel", "revive",
     "transfer", "journal", "signals", "retention", "verb_settings",
 )  # fmt: skip
 

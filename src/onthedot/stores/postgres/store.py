@@ -189,18 +189,19 @@ class PostgresStore(PostgresReads):
         if request is not None:
             claim = protocol.encode_claim_request(request)
         spawned = protocol.encode_spawned(outcomes)
+        sessions = sorted({outcome.lease.session for outcome in outcomes})
         body = self._request(
             session=session,
             claim=claim,
             number=len(outcomes),
-            sessions=sorted({outcome.lease.session for outcome in outcomes}),
+            sessions=sessions,
             order=protocol.settle_order(outcomes, spawned),
             in_parts=protocol.must_be_in_parts(spawned),
         )
         row = await self.connections.turn.row(
             SQL["turn"],
             body,
-            protocol.encode(protocol.encode_outcomes(outcomes)) if outcomes else None,
+            protocol.encode(protocol.encode_outcomes(outcomes, sessions[0])) if outcomes else None,
             protocol.encode(spawned) if spawned else None,
         )
         self._notify(decode_notification(row["notification"], session))
@@ -324,4 +325,6 @@ class PostgresStore(PostgresReads):
     def _settle_request(self, outcome: Outcome) -> str:
         spawned = protocol.encode_spawned([outcome])
         in_parts = protocol.must_be_in_parts(spawned)
-        return self._request(outcomes=protocol.encode_outcomes([outcome]), tasks=spawned, in_parts=in_parts)
+        session = outcome.lease.session
+        outcomes = protocol.encode_outcomes([outcome], session)
+        return self._request(session=session, outcomes=outcomes, tasks=spawned, in_parts=in_parts)

@@ -242,7 +242,10 @@ DECLARE
 BEGIN
     fence := 0;
     woken := '{}';
-    SELECT c.seqs, c.sources INTO chores, _sources_of_chores FROM take_chores_v1(_app) AS c;
+    chores := '{}';
+    IF EXISTS (SELECT FROM place WHERE app = _app AND kind = 'c') THEN
+        SELECT c.seqs, c.sources INTO chores, _sources_of_chores FROM take_chores_v1(_app) AS c;
+    END IF;
     SELECT p.seqs, p.sources, p.lanes, p.free_suspects INTO tasks, _sources, _lanes, free_suspects
     FROM pick_v1(_app, _claim_request -> 'pools', _limits_locked, _now, free_suspects) AS p;
     IF chores = '{}' AND tasks = '{}' THEN
@@ -255,8 +258,9 @@ BEGIN
     IF tasks <> '{}' THEN
         PERFORM lease_v1(_app, _session, _number, fence, tasks, _sources, _lanes, false, _now);
     END IF;
-    -- Sets the times at which their next tasks are admitted.
-    woken := admit_v1(_app, ARRAY(SELECT DISTINCT lane FROM unnest(_lanes) AS lane WHERE lane IS NOT NULL), _now);
+    IF _limits_locked THEN  -- otherwise none has a lane. Sets the times at which their next tasks are admitted.
+        woken := admit_v1(_app, ARRAY(SELECT DISTINCT lane FROM unnest(_lanes) AS lane WHERE lane IS NOT NULL), _now);
+    END IF;
 END $$;
 
 -- name: repeat_claim_v1

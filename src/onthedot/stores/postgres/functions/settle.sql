@@ -1,107 +1,6 @@
 -- settle: the only end. The outcomes of a call are settled in a few statements, whatever their kind; then lanes admit,
 -- then the new tasks of the outcomes are added. Outcomes of which one depends on another are settled one by one.
 
--- name: settlement
--- What settled outcomes have released. sources, lanes: of all. newcomers: requeued tasks that are parked, by rank. woken:
--- sources that got ready tasks. missed: a task was changed by another call meanwhile. raised: counters that were
--- incremented. waiting: tasks that wait now. dropped: tasks that were not kept.
-CREATE TYPE settlement AS (
-    positions bigint[], sources text[], lanes text[], newcomers bigint[], woken text[], suspect boolean, chore boolean,
-    missed boolean, ended json, raised text[], waiting bigint[], dropped bigint[]
-);
-
--- name: leased_outcomes_v1
--- The outcomes of a list whose lease holds, with what a requeue reads of their tasks. final: ends, otherwise requeues.
--- The first query comes first in any plan, and both are joined by hashing.
-CREATE FUNCTION leased_outcomes_v1(_app integer, _outcomes json, _sessions text[], _final boolean) RETURNS TABLE (
-    "position" bigint, fence bigint, session text, outcome text, keep bigint, data bytea, keep_result bigint,
-    after bigint, counted boolean, reset_crashes boolean, wait json, task_ctid tid, seq bigint, at bigint,
-    chore boolean, was text, due bigint, lane label, reason text, cancel_requested boolean, started bigint
-) LANGUAGE sql STABLE AS $$
-    SELECT o.ordinality, o.fence, o.session, o.outcome, o.keep, decode(o.data, 'base64'),
-        CASE WHEN o.data <> '' AND o.keep_result IS NOT NULL THEN least(o.keep, o.keep_result) END,
-        (o.requeue ->> 'after')::bigint, (o.requeue ->> 'counted')::boolean,
-        (o.requeue ->> 'reset_crashes')::boolean, o.requeue -> 'wait', o.ctid, o.seq, c.at, c.chore,
-        CASE WHEN c.chore THEN o.state ELSE 'running' END, o.due, o.lane, o.reason, o.cancel_requested, o.started
-    FROM (
-        SELECT g.ordinality, g.fence, g.session, g.state AS outcome, g.keep, g.data, g.keep_result, g.requeue, t.*
-        FROM ROWS FROM (json_to_recordset(_outcomes) AS (
-            uuid text, fence bigint, session text, state text, data text, keep bigint, keep_result bigint,
-            requeue json)) WITH ORDINALITY AS g
-        CROSS JOIN LATERAL (
-            SELECT ctid, seq, settled_fence, state, due, lane, reason, cancel_requested, started
-            FROM task WHERE task.uuid = g.uuid AND task.app = _app OFFSET 0) AS t
-        OFFSET 0
-    ) AS o JOIN (
-        SELECT claim.fence, claim.session, claim.at, claim.chore, unnest(claim.seqs) AS seq FROM claim
-        WHERE claim.app = _app AND claim.session = ANY (_sessions) OFFSET 0
-    ) AS c ON c.seq = o.seq AND c.fence = o.fence AND c.session = o.session AND c.fence > o.settled_fence
-    WHERE (o.outcome IS NOT NULL) = _final
-$$;
-
--- name: finish_v1
--- End the tasks of the outcomes that are ends. Their counters get deltas: no counter is locked.
-CREATE FUNCTION finish_v1(_app integer, _outcomes json, _sessions text[], _now double precision)
-RETURNS settlement LANGUAGE plpgsql AS $$
-DECLARE
-    _at bigint := floor(_now);
-    _call bigint := pg_current_xact_id()::text::bigint;
-    _settled settlement;
-BEGIN
-    WITH leased AS MATERIALIZED (
-        SELECT * FROM leased_outcomes_v1(_app, _outcomes, _sessions, true)
-    ), retained AS (
-        UPDATE task AS t SET state = h.outcome, settled_fence = h.fence, session = h.session, ended = _at,
-            started = CASE WHEN h.chore THEN t.started ELSE h.at END, keep_until = _at + h.keep,
-            result = CASE h.outcome WHEN 'succeeded' THEN h.data END, result_until = _at + h.keep_result,
-            error = CASE h.outcome WHEN 'succeeded' THEN t.error ELSE h.data END
-        FROM leased AS h WHERE t.ctid = h.task_ctid AND t.settled_fence < h.fence AND h.keep > 0
-        RETURNING h.position, h.outcome, h.keep, h.keep_result, h.was, h.chore, t.seq, t.uuid, t.source, t.lane,
-            t.unique_key, t.unique_for, t.added, t.reply_to, t.increments, is_suspect_v1(t) AS suspect
-    ), deleted AS (
-        DELETE FROM task AS t USING leased AS h
-        WHERE t.ctid = h.task_ctid AND t.settled_fence < h.fence AND h.keep <= 0
-        RETURNING h.position, h.outcome, h.keep, h.keep_result, h.was, h.chore, t.seq, t.uuid, t.source, t.lane,
-            t.unique_key, t.unique_for, t.added, t.reply_to, t.increments, is_suspect_v1(t) AS suspect
-    ), finished AS (
-        SELECT * FROM retained UNION ALL SELECT * FROM deleted
-    ), raised AS (
-        INSERT INTO counter_delta
-        SELECT _app, stripe_v1(name), name, count(*), count(*) FILTER (WHERE outcome <> 'succeeded'), _at
-        FROM (SELECT outcome, unnest(increments) AS name FROM finished) AS one GROUP BY name RETURNING name
-    ), freed AS (
-        DELETE FROM unique_key WHERE ctid = ANY (ARRAY(
-            SELECT k.ctid FROM finished AS f CROSS JOIN LATERAL (SELECT ctid FROM unique_key
-                WHERE app = _app AND source = f.source AND name = f.unique_key AND uuid = f.uuid OFFSET 0) AS k
-            WHERE f.unique_key IS NOT NULL AND f.unique_for IS NULL))
-    ), remembered AS (  -- for 10 s after their adds (RECENT_MS): later nobody repeats them
-        INSERT INTO recent_uuid SELECT uuid, _app, added + 10000 FROM deleted WHERE added + 10000 > _at
-        ON CONFLICT (uuid, app) DO UPDATE SET until = excluded.until
-    ), retentions AS (
-        INSERT INTO retention (app, what, until, ended, seqs)
-        SELECT _app, 'task', _at + keep, _at, array_agg(seq ORDER BY seq) FROM retained GROUP BY keep
-        UNION ALL
-        SELECT _app, 'result', _at + keep_result, _at, array_agg(seq) FROM retained WHERE keep_result < keep
-        GROUP BY keep_result
-    ), counted AS (
-        INSERT INTO tally SELECT _app, source, was, -count(*) FROM finished GROUP BY source, was
-        UNION ALL SELECT _app, source, outcome, count(*) FROM retained GROUP BY source, outcome
-    ), logged AS (
-        INSERT INTO change
-        SELECT _app, _call, _at, outcome, array_agg(seq), NULL::json FROM retained GROUP BY outcome
-        UNION ALL
-        SELECT _app, _call, _at, outcome, NULL, json_agg(json_build_array(uuid, source)) FROM deleted GROUP BY outcome
-    )
-    SELECT coalesce(array_agg(f.position), '{}'), coalesce(array_agg(DISTINCT f.source::text), '{}'),
-        array_agg(DISTINCT f.lane::text) FILTER (WHERE f.lane IS NOT NULL), NULL, NULL, bool_or(f.suspect),
-        bool_or(f.chore), count(*) < (SELECT count(*) FROM leased), (
-            SELECT json_agg(json_build_array(w.reply_to, w.uuids)) FROM (
-                SELECT reply_to, array_agg(uuid) AS uuids FROM finished WHERE reply_to IS NOT NULL GROUP BY reply_to
-            ) AS w), (SELECT array_agg(name::text) FROM raised), NULL, (SELECT array_agg(seq) FROM deleted)
-    INTO _settled FROM finished AS f;
-    RETURN _settled;
-END $$;
-
 -- name: requeue_outcomes_v1
 -- Requeue the tasks, which are locked, of the outcomes that are no ends: retry, snooze, release or suspension. A chore
 -- stays one; a lifted task returns to its place, unless it is suspended. A task that must end becomes a chore.
@@ -166,13 +65,14 @@ END $$;
 
 -- name: verdicts_v1
 -- The verdicts of outcomes, of which those at `positions` were settled.
-CREATE FUNCTION verdicts_v1(_app integer, _outcomes json, _positions bigint[]) RETURNS text[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION verdicts_v1(_app integer, _outcomes json, _sessions text[], _positions bigint[]) RETURNS text[]
+LANGUAGE plpgsql AS $$
 BEGIN
     RETURN ARRAY(
         SELECT CASE
             WHEN o.ordinality = ANY (_positions) THEN 'ok'
-            WHEN (SELECT (t.settled_fence, t.session) = (o.fence, o.session) FROM task AS t
-                WHERE t.app = _app AND t.uuid = o.uuid) THEN 'repeat'
+            WHEN (SELECT (t.settled_fence, t.session) = (o.fence, coalesce(o.session, _sessions[1]))
+                FROM task AS t WHERE t.app = _app AND t.uuid = o.uuid) THEN 'repeat'
             ELSE 'lost' END
         FROM ROWS FROM (json_to_recordset(_outcomes) AS (uuid text, fence bigint, session text))
             WITH ORDINALITY AS o ORDER BY o.ordinality);
@@ -210,26 +110,6 @@ BEGIN
         AND NOT EXISTS (SELECT FROM task AS t WHERE t.seq = ANY (c.seqs) AND t.settled_fence < c.fence OFFSET 0);
 END $$;
 
--- name: together_v1
--- Two settlements of one call as one.
-CREATE FUNCTION together_v1(_one settlement, _other settlement) RETURNS settlement LANGUAGE plpgsql AS $$
-BEGIN
-    _one.positions := _one.positions || _other.positions;
-    _one.sources := _one.sources || _other.sources;
-    _one.lanes := nullif(ARRAY(SELECT DISTINCT lane FROM unnest(_one.lanes || _other.lanes) AS lane), '{}');
-    _one.newcomers := _one.newcomers || _other.newcomers;
-    _one.woken := _one.woken || _other.woken;
-    _one.raised := _one.raised || _other.raised;
-    _one.waiting := _one.waiting || _other.waiting;
-    _one.dropped := _one.dropped || _other.dropped;
-    _one.suspect := coalesce(_one.suspect, false) OR coalesce(_other.suspect, false);
-    _one.chore := coalesce(_one.chore, false) OR coalesce(_other.chore, false);
-    IF _other.ended IS NOT NULL THEN
-        _one.ended := coalesce(_one.ended, '[]')::jsonb || _other.ended::jsonb;
-    END IF;
-    RETURN _one;
-END $$;
-
 -- name: ended_v1
 -- The sessions that hear of ended tasks: those that the tasks name, and subscribers, for the last time. In the caller's
 -- transaction no subscription is deleted, since its row would stay locked.
@@ -239,8 +119,8 @@ DECLARE
     _uuids text[];
     _subscribers json;
 BEGIN
-    _uuids := ARRAY(SELECT o.uuid FROM ROWS FROM (json_to_recordset(_outcomes) AS (uuid text, state text))
-        WITH ORDINALITY AS o WHERE o.state IS NOT NULL AND o.ordinality = ANY (_settled.positions));
+    _uuids := ARRAY(SELECT o.uuid FROM ROWS FROM (json_to_recordset(_outcomes) AS (uuid text, requeue json))
+        WITH ORDINALITY AS o WHERE o.requeue IS NULL AND o.ordinality = ANY (_settled.positions));
     _subscribers := subscribers_v1(_app, _uuids);
     IF _subscribers IS NULL THEN
         RETURN _settled.ended;
@@ -272,7 +152,7 @@ BEGIN
             _settled := together_v1(_settled, finish_v1(_app, _outcomes, _sessions, _now));
         END IF;
         _settled := together_v1(_settled, requeue_outcomes_v1(_app, _outcomes, _sessions, _now));
-        verdicts := verdicts_v1(_app, _outcomes, _settled.positions);
+        verdicts := verdicts_v1(_app, _outcomes, _sessions, _settled.positions);
     END IF;
     ended := _settled.ended;
     IF EXISTS (SELECT FROM subscription WHERE app = _app) THEN
@@ -311,10 +191,10 @@ BEGIN
         JOIN ROWS FROM (json_to_recordset(_outcomes) AS (uuid text)) WITH ORDINALITY AS o
             ON o.uuid = holder.uuid AND o.ordinality > n.outcome
     ) OR EXISTS (
-        SELECT FROM json_to_recordset(_outcomes) AS o (uuid text, state text, requeue json)
+        SELECT FROM json_to_recordset(_outcomes) AS o (uuid text, requeue json)
         CROSS JOIN LATERAL (SELECT lane, reason FROM task WHERE uuid = o.uuid AND app = _app OFFSET 0) AS t
         WHERE t.lane IS NOT NULL GROUP BY t.lane
-        HAVING count(*) > 1 AND bool_or(o.state IS NULL AND coalesce((o.requeue ->> 'after')::bigint, 0) <= 0) AND (
+        HAVING count(*) > 1 AND bool_or(o.requeue IS NOT NULL AND coalesce((o.requeue ->> 'after')::bigint, 0) <= 0) AND (
             bool_or(t.reason = 'lifted') OR (SELECT (effective_limit_v1(_app, t.lane)).rate) IS NOT NULL));
 END $$;
 
@@ -353,9 +233,9 @@ BEGIN
 END $$;
 
 -- name: settle_in_v1
--- {"app", "now", "outcomes": [one], "tasks": of it, "in_parts"} → its verdict. In the caller's transaction: it takes no
--- lock that others need, and notifies at the commit. Others may raise the same counters before that, so a hint is sent
--- for each counter that a task waits for, whatever its value.
+-- {"app", "now", "session", "outcomes": [one], "tasks": of it, "in_parts"} → its verdict. In the caller's transaction: it
+-- takes no lock that others need, and notifies at the commit. Others may raise the same counters before that, so a hint
+-- is sent for each counter that a task waits for, whatever its value.
 CREATE FUNCTION settle_in_v1(_request json, OUT verdict text) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_request ->> 'app');
@@ -364,7 +244,7 @@ DECLARE
 BEGIN
     SELECT * INTO _settled FROM settle_v1(
         _app, _request -> 'outcomes', 1, nullif(_request ->> 'tasks', '[]')::json,
-        (_request ->> 'in_parts')::boolean, ARRAY[_request #>> '{outcomes,0,session}'], 'any', _now, true);
+        (_request ->> 'in_parts')::boolean, ARRAY[_request ->> 'session'], 'any', _now, true);
     verdict := _settled.verdicts[1];
     IF verdict = 'ok' THEN
         PERFORM notify_v1(_request ->> 'app', json_strip_nulls(
