@@ -142,7 +142,7 @@ class Enqueuer(Generic[P, R]):
             raise ArgumentError(
                 f"{name}.s(…): a call that is not made joins nothing; write {name}.delay(…), or delay_many([…])"
             )
-        self._definition.bind(args, kwargs)
+        self._definition.check_arguments(args, kwargs)
         return Call(AppFlows(self._portal), self._definition, args, kwargs, self._call_options)
 
     def _new_task(self, call: Mapping[str, Any] | tuple[Any, ...] | Call[R]) -> NewTask:

@@ -133,6 +133,16 @@ class FunctionCodec:
             problem = f"{error}{self._suggestion(kwargs, str(error))}"
             raise ArgumentError(f"{self.name}(): {problem}; its signature is {self.name}{self._signature}") from None
 
+    def check(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+        """Raises ArgumentError if the function would not take these arguments."""
+        if self._by_name:
+            try:
+                (self._resolved or self._resolve()).bound(*args, **kwargs)
+                return
+            except TypeError:
+                pass  # bind() explains it
+        self.bind(args, kwargs)
+
     def _suggestion(self, kwargs: Mapping[str, object], problem: str) -> str:
         for keyword in kwargs:
             if keyword not in self.parameters and (close := get_close_matches(keyword, self.parameters, n=1)):
@@ -152,10 +162,12 @@ class FunctionCodec:
             given = signature.bound(**self.bind(args, kwargs))  # bind() raises the error with an explanation
         values = astuple(given)
         floats = signature.round_trips[tuple(map(type, values))]
-        if floats is not None and headers is NO_HEADERS and not signature.mixed and (args or kwargs):
+        if floats is not None and not signature.mixed and not headers.label and headers.metadata is None:
             try:
                 buffer = bytearray()
-                write_into(StoredBody(ABSENT, given) if signature.untyped else StoredBody(given), buffer)
+                write_into(
+                    _stored_body(given if args or kwargs else ABSENT, headers, untyped=signature.untyped), buffer
+                )
                 body = bytes(buffer)  # without spare memory behind it: a store may keep a million of them
                 if len(body) <= self.caps.arguments and (not floats or all(isfinite(values[at]) for at in floats)):
                     return body
@@ -292,6 +304,20 @@ def _body_reader(arguments: type[Struct], strict: bool) -> Callable[[bytes], Any
         return reader(msgspec.defstruct("TypedBody", fields, forbid_unknown_fields=True))
     fields.append(("open", dict[str, Any], msgspec.field(default_factory=dict)))
     return reader(msgspec.defstruct("TypedBody", fields, bases=(Headers,)))
+
+
+def _stored_body(arguments: object, headers: Headers, *, untyped: bool) -> StoredBody:
+    """headers: without a label and metadata, which are checked."""
+    if headers is NO_HEADERS:
+        return StoredBody(ABSENT, arguments) if untyped else StoredBody(arguments)
+    return StoredBody(
+        ABSENT if untyped else arguments,
+        arguments if untyped else ABSENT,
+        at=headers.at,
+        scheduled_for=headers.scheduled_for,
+        inputs=headers.inputs,
+        results=headers.results,
+    )
 
 
 def _given(arguments: Struct) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec import Raw
 
-from onthedot.codec.body import Caps, Headers
+from onthedot.codec.body import NO_HEADERS, Caps, Headers
 from onthedot.codec.functions import FunctionCodec
-from onthedot.definitions.new_task import NO_OPTIONS, FlowHeaders, TaskOwner, TaskTemplate, new_task, task_policy
+from onthedot.definitions.new_task import NO_OPTIONS, TaskOwner, TaskTemplate, new_task, task_policy
 from onthedot.definitions.sources import module_of
 from onthedot.errors import DeclarationError
 from onthedot.model.executor_names import ASYNC, THREAD
@@ -80,25 +80,32 @@ class FunctionDefinition:
 
     # -- for adding tasks
 
+    def check_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Raises ArgumentError if the function would not take these arguments."""
+        self.codec.check(args, kwargs)
+
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         return self.codec.bind(args, kwargs)
 
     def new_task(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], call_options: AddOptions = NO_OPTIONS
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        call_options: AddOptions = NO_OPTIONS,
+        flow: Headers = NO_HEADERS,
     ) -> NewTask:
-        """Binds, checks and encodes, before anything is stored."""
+        """Binds, checks and encodes, before anything is stored. flow: inputs of a member of a flow."""
         if self._is_plain and not call_options:  # no key, lane, label or time to compute
             policy = self._plain_policy
             if policy is None or policy.reply_to is not self.owner.client:
                 policy = self._plain_policy = task_policy(self._template, NO_OPTIONS)
-            return NewTask(self.owner.new_uuid(), self.name, self.codec.encode(args, kwargs), policy=policy)
+            return NewTask(self.owner.new_uuid(), self.name, self.codec.encode(args, kwargs, flow), policy=policy)
         arguments = {**self._defaults, **self.codec.bind(args, kwargs)}
-        return new_task(
-            self._template, arguments, call_options, lambda headers: self.codec.encode(args, kwargs, headers)
-        )
+        encode = partial(self.codec.encode, args, kwargs)
+        return new_task(self._template, arguments, call_options, encode, flow=flow)
 
     def linked_task(
-        self, arguments: Mapping[str, Any], known: Mapping[str, Any], call_options: AddOptions, flow: FlowHeaders
+        self, arguments: Mapping[str, Any], known: Mapping[str, Any], call_options: AddOptions, flow: Headers
     ) -> NewTask:
         """Makes a member of a flow. arguments: as `bind` returns them; known: those that are no results of others."""
         encode = partial(self.codec.encode_given, known)

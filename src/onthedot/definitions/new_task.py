@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-from msgspec import Raw
 from msgspec.structs import replace
 
 from onthedot.clock.durations import to_duration_ms, to_seconds
 from onthedot.clock.epoch import to_ms
-from onthedot.codec.body import NO_HEADERS, Caps, Headers, Inputs
+from onthedot.codec.body import NO_HEADERS, Caps, Headers
 from onthedot.codec.untyped import encode_untyped
 from onthedot.errors import ArgumentError, DuplicateTask
 from onthedot.model.executor_names import THREAD
@@ -44,13 +43,6 @@ class TaskOwner:
         self.client: str = self.new_uuid()
 
 
-class FlowHeaders(NamedTuple):
-    """Arguments of a member that are results of others: to be read, or known already."""
-
-    inputs: Inputs | None
-    results: dict[str, Raw] | None
-
-
 @dataclass(eq=False, slots=True)
 class TaskTemplate:
     """The fields that all new tasks of a source have in common.
@@ -72,21 +64,21 @@ def new_task(
     call_options: AddOptions = NO_OPTIONS,
     encode: Callable[[Headers], bytes] | None = None,
     now: float = 0,
-    flow: FlowHeaders | None = None,
+    flow: Headers = NO_HEADERS,
 ) -> NewTask:
     """Makes a task of arguments that are bound already.
 
     arguments: by name, with defaults
     encode: writes the arguments with these headers; None: without a signature
     now: by the clock of the caller; an `at` of the current millisecond that has passed is due at once
-    flow: of a member of a flow
+    flow: inputs and results of a member of a flow
     """
     unique = unique_key(template, arguments, call_options)
     label = call_options.get("label")
     if label is None:
         label = render_template(template.source, "label", template.options.label, arguments)
     headers = build_headers(call_options, label)
-    if flow is not None:
+    if flow is not NO_HEADERS:
         headers = replace(headers, inputs=flow.inputs, results=flow.results)
     body = encode_untyped(arguments, headers, name=template.source) if encode is None else encode(headers)
     lane, cost = (None, 1.0) if template.limits is None else template.limits.lane(arguments)

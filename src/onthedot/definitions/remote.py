@@ -9,11 +9,11 @@ from typing import Any
 
 from msgspec import Raw
 
-from onthedot.codec.body import DEFAULT_CAPS, refusal
+from onthedot.codec.body import DEFAULT_CAPS, NO_HEADERS, Headers, refusal
 from onthedot.codec.results import store_untyped_item
 from onthedot.codec.tagged_json import Unstorable
 from onthedot.codec.untyped import decode_untyped_result, encode_untyped
-from onthedot.definitions.new_task import NO_OPTIONS, FlowHeaders, TaskOwner, TaskTemplate, new_task, new_task_from
+from onthedot.definitions.new_task import NO_OPTIONS, TaskOwner, TaskTemplate, new_task, new_task_from
 from onthedot.errors import ArgumentError
 from onthedot.model.limits import LimitDefinitions
 from onthedot.model.options import AddOptions, ResolvedOptions
@@ -38,16 +38,24 @@ class RemoteDefinition:
             options = replace(options, unique=None, label="")
         self._template = TaskTemplate(owner, name, options, limits)
 
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def check_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:  # noqa: ARG002 - any names
+        """Raises ArgumentError if arguments have no names."""
         if args:
             raise ArgumentError(f"{self.name}: its signature is not known here, so pass its arguments by name")
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        self.check_arguments(args, kwargs)
         return dict(kwargs)
 
     def decode_result(self, data: bytes) -> Any:
         return decode_untyped_result(data)
 
     def new_task(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], call_options: AddOptions = NO_OPTIONS
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        call_options: AddOptions = NO_OPTIONS,
+        flow: Headers = NO_HEADERS,
     ) -> NewTask:
         arguments = self.bind(args, kwargs)
         if self.is_remote and call_options.get("unique") is True:
@@ -55,10 +63,10 @@ class RemoteDefinition:
                 f"{self.name}.options(unique=True): which arguments have defaults is not known without its code, "
                 "so two equal calls could differ; give it a key, as in unique='2026-11-16'"
             )
-        return new_task(self._template, arguments, call_options)
+        return new_task(self._template, arguments, call_options, flow=flow)
 
     def linked_task(
-        self, arguments: Mapping[str, Any], known: Mapping[str, Any], call_options: AddOptions, flow: FlowHeaders
+        self, arguments: Mapping[str, Any], known: Mapping[str, Any], call_options: AddOptions, flow: Headers
     ) -> NewTask:
         """Makes a member of a flow. arguments: as `bind` returns them; known: those that are no results of others."""
         encode = partial(encode_untyped, known, name=self.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -263,7 +263,7 @@ class Call(Generic[R_co]):
     def single_task(self) -> NewTask:
         """The task of a call that is linked to no other."""
         self.check_single()
-        return with_clear_error(self, lambda: self.definition.new_task(self.args, self.kwargs, self.call_options))
+        return with_clear_error(self, self.definition.new_task, self.args, self.kwargs, self.call_options)
 
     def _handled(self, handler: Handler) -> Call[R_co]:
         return self.related(self.relations._replace(handlers=(*self.relations.handlers, handler)))
@@ -383,10 +383,10 @@ def group(calls: Any, /, *more: Call[Any], on_error: OnError = "fail") -> Group[
     return Group(members, on_error, is_tuple=is_tuple)
 
 
-def with_clear_error(call: Call[Any], make: Any) -> NewTask:
-    """Makes a task; a result in the wrong place is reported as such, not as a value that cannot be stored."""
+def with_clear_error(call: Call[Any], make: Callable[..., NewTask], *parts: Any) -> NewTask:
+    """Makes a task of its parts; a result in the wrong place is reported as such, not as an unknown value."""
     try:
-        return cast("NewTask", make())
+        return make(*parts)
     except ArgumentError:
         for value in (*call.args, *call.kwargs.values()):
             for each in cast("list[object]", value) if type(value) is list else [value]:

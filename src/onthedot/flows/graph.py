@@ -13,11 +13,11 @@ MAX_PATH = 1000  # tasks on the longest path
 JOIN_ADVICE = "put a joining task between"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Member:
     """A task of a flow. number: None of the last one, whose uuid is the flow's id.
 
-    predecessors: numbers of the tasks that end before it starts
+    predecessors: numbers of the tasks that end before it starts; one object for members with the same ones
     collects: it runs although some of them failed
     stops: its failure cancels members that have not started
     """
@@ -58,7 +58,9 @@ def build_graph(last: Call[Any], max_flow: int) -> Graph:
 
 
 def arguments_of(call: Call[Any]) -> tuple[object, ...]:
-    return (*call.args, *call.kwargs.values())
+    if call.kwargs:
+        return (*call.args, *call.kwargs.values())
+    return call.args
 
 
 def results_of(argument: object) -> list[Result]:
@@ -72,12 +74,23 @@ def results_of(argument: object) -> list[Result]:
 
 def results_in(call: Call[Any]) -> list[Result]:
     """The results that are arguments of a call, or elements of one."""
-    return [result for argument in arguments_of(call) for result in results_of(argument)]
+    found: list[Result] = []
+    for argument in arguments_of(call):
+        if type(argument) is Result:
+            found.append(argument)
+        elif type(argument) is list:
+            found += results_of(cast("list[object]", argument))
+    return found
 
 
 def is_placeholder(argument: object) -> bool:
     """Whether it is known only after other tasks have run."""
     return type(argument) is FirstFailure or bool(results_of(argument))
+
+
+def has_placeholders(call: Call[Any]) -> bool:
+    """Whether some of its arguments are known only after other tasks have run."""
+    return any(map(is_placeholder, arguments_of(call)))
 
 
 @dataclass
@@ -87,21 +100,24 @@ class _Builder:
     calls: dict[int, Call[Any]] = field(default_factory=dict[int, Call[Any]])  # in the order of their discovery
     follows: dict[int, dict[int, None]] = field(default_factory=dict[int, dict[int, None]])  # by ids; ordered sets
     handlers: list[Handler] = field(default_factory=list[Handler])
+    collecting: set[int] = field(default_factory=set[int])  # groups with on_error="collect"
+    resolved: dict[tuple[int, ...], dict[int, None]] = field(default_factory=dict[tuple[int, ...], dict[int, None]])
 
     def build(self) -> Graph:
         self._discover()
         for key, call in self.calls.items():  # inner expressions first
-            if call.relations.first_after:
+            if call.relations is not NO_RELATIONS and call.relations.first_after:
                 self._add_first(key, call.relations.first_after)
         joined = frozenset(self._joined())
-        tasks = [key for key, call in self.calls.items() if key in joined or not isinstance(call, Group)]
+        tasks = [key for key, call in self.calls.items() if not isinstance(call, Group) or key in joined]
         before_last = len(tasks) - 1
         if before_last > self.max_flow:
             raise ArgumentError(
                 f"the flow has more than {self.max_flow:,} tasks before its last one ({before_last:,}); {JOIN_ADVICE} "
                 "that spawns the rest, or raise App(max_flow=…)"
             )
-        predecessors = {key: self._resolved(key, joined) for key in tasks}
+        none: dict[int, None] = {}
+        predecessors = {key: self._resolved(key, joined) if self.follows[key] else none for key in tasks}
         levels = self._levels(tasks, predecessors)
         longest = max(levels.values())
         if longest > MAX_PATH:
@@ -109,7 +125,7 @@ class _Builder:
                 f"the longest path of the flow has {longest:,} tasks, and {MAX_PATH:,} are allowed: {JOIN_ADVICE} that "
                 "spawns the rest"
             )
-        return self._graph(joined, predecessors, sorted(tasks, key=lambda key: levels[key]))
+        return self._graph(joined, predecessors, sorted(tasks, key=levels.__getitem__))
 
     def _graph(self, joined: frozenset[int], predecessors: dict[int, dict[int, None]], tasks: Sequence[int]) -> Graph:
         last = id(self.last)
@@ -120,14 +136,22 @@ class _Builder:
             if isinstance(call, Group) and call.on_error == "stop"
             for member in call.members
         }
+        numbers_of: dict[
+            int, tuple[int, ...]
+        ] = {}  # tasks that follow the same ones share one tuple, by the id of the set
         members: list[Member] = []
         for key in tasks:
-            call = self.calls[key]
-            follows = tuple(numbers[each] for each in predecessors[key])
-            member = Member(call, numbers.get(key), follows, self._collects(key, joined), key in stopping)
+            member = Member(self.calls[key], numbers.get(key), stops=key in stopping)
+            before = predecessors[key]
+            if before:
+                member.predecessors = numbers_of.get(id(before)) or tuple([numbers[each] for each in before])
+                numbers_of[id(before)] = member.predecessors
+            if self.collecting:
+                member.collects = self._collects(key, joined)
             members.append(member)
         ending = next(member for member in members if member.number is None)
-        return Graph([each for each in members if each is not ending], ending, self.handlers, numbers, joined)
+        members.remove(ending)
+        return Graph(members, ending, self.handlers, numbers, joined)
 
     # -- discovery
 
@@ -145,20 +169,27 @@ class _Builder:
                 continue
             begun.add(id(call))
             direct = _direct(call)
-            stack.append((call, direct))
             needed = direct
             if call.relations is not NO_RELATIONS:
                 needed = [*direct, *call.relations.after, *call.relations.first_after]
+            if not needed:
+                self._visit(call, direct, portal)
+                continue
+            stack.append((call, direct))
             stack += [(each, None) for each in reversed(needed) if id(each) not in begun]
 
     def _visit(self, call: Call[Any], direct: list[Call[Any]], portal: object) -> None:
         key = id(call)
-        is_empty = isinstance(call, Group) and not call.members
-        if not is_empty and call.origin().portal is not portal:
+        is_group = isinstance(call, Group)
+        if isinstance(call, Group) and call.on_error == "collect":
+            self.collecting.add(key)
+        if (direct or not is_group) and call.origin().portal is not portal:  # an empty group has none
             raise ArgumentError(f"{call!r} is a call of another app; a flow is in one store")
         self.calls[key] = call
-        self.follows[key] = dict.fromkeys(map(id, direct))
-        if isinstance(call, Group):
+        self.follows[key] = dict.fromkeys(map(id, direct)) if direct else {}
+        if call.relations is NO_RELATIONS:
+            return
+        if is_group:
             self._add_first(key, call.relations.after)  # what a group follows, its first tasks follow
         for handler in call.relations.handlers:
             _check_handler(handler)
@@ -194,49 +225,55 @@ class _Builder:
             if isinstance(call, Group):
                 yield from (id(each) for each in call.members if isinstance(each, Group))
                 continue
+            if not self.follows[key]:
+                continue
             for argument in arguments_of(call):
                 if type(argument) is list:
                     calls = [result.call for result in results_of(cast("list[object]", argument))]
                     yield from (id(each) for each in calls if isinstance(each, Group))
             if len(self.follows[key]) > 1:
-                yield from (each for each in self.follows[key] if self._is_collecting(each))
-
-    def _is_collecting(self, key: int) -> bool:
-        call = self.calls[key]
-        return isinstance(call, Group) and call.on_error == "collect"
+                yield from (each for each in self.follows[key] if each in self.collecting)
 
     def _collects(self, key: int, joined: frozenset[int]) -> bool:
         """The task follows a collecting group alone, or joins one."""
         if key in joined:
-            return self._is_collecting(key)
-        return any(self._is_collecting(each) and each not in joined for each in self.follows[key])
+            return key in self.collecting
+        return any(each in self.collecting and each not in joined for each in self.follows[key])
 
     # -- order
 
     def _resolved(self, key: int, joined: frozenset[int]) -> dict[int, None]:
-        """The tasks that it follows: the members of a group that is not joined."""
-        found: dict[int, None] = {}
-        for each in self.follows[key]:
-            if isinstance(self.calls[each], Group) and each not in joined:
-                found |= self.follows[each]
-            else:
-                found[each] = None
+        """The tasks that it follows: the members of a group that is not joined. One object for the same ones."""
+        followed = tuple(self.follows[key])
+        found = self.resolved.get(followed)
+        if found is None:
+            found = self.resolved[followed] = {}
+            for each in followed:
+                if isinstance(self.calls[each], Group) and each not in joined:
+                    found |= self.follows[each]
+                else:
+                    found[each] = None
         return found
 
     def _levels(self, tasks: Sequence[int], predecessors: dict[int, dict[int, None]]) -> dict[int, int]:
         """The number of tasks on the longest path to each, so that a task comes after all that it follows."""
         levels: dict[int, int] = {}
+        after: dict[int, int] = {}  # the level of what follows a set, by the id of the set
         stack = list(reversed(tasks))
         while stack:
             key = stack[-1]
             if key in levels:
                 stack.pop()
                 continue
-            missing = [each for each in predecessors[key] if each not in levels]
-            if missing:
-                stack += missing
-                continue
-            levels[key] = 1 + max((levels[each] for each in predecessors[key]), default=0)
+            before = predecessors[key]
+            level = after.get(id(before))
+            if level is None:
+                missing = [each for each in before if each not in levels]
+                if missing:
+                    stack += missing
+                    continue
+                level = after[id(before)] = 1 + max([levels[each] for each in before], default=0)
+            levels[key] = level
             stack.pop()
         return levels
 
@@ -244,7 +281,10 @@ class _Builder:
 def _direct(call: Call[Any]) -> list[Call[Any]]:
     if isinstance(call, Group):
         return list(call.members)
-    return [*(result.call for result in results_in(call)), *call.relations.after]
+    direct = [result.call for result in results_in(call)]
+    if call.relations is not NO_RELATIONS:
+        direct += call.relations.after
+    return direct
 
 
 def _check_handler(handler: Handler) -> None:

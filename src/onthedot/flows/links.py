@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Literal
 
 from onthedot.errors import ArgumentError
@@ -25,29 +24,32 @@ class FlowLinks:
         self._parent = parent
         self._starts = starts
         self._has_handlers = bool(graph.handlers)
-        self._names: dict[frozenset[int], str] = {
-            frozenset(
-                member.number for member in graph.members if member.number is not None and not member.is_join
-            ): flow
-        }
-        self._increments: defaultdict[int, list[str]] = defaultdict(list)
-        self._made: dict[object, Links] = {}
-        for member in graph.members:
-            if member.number is not None and not member.is_join:
-                self._increments[member.number].append(flow)
+        counted = [member.number for member in graph.members if member.number is not None and not member.is_join]
+        self._names: dict[frozenset[int], str] = {frozenset(counted): flow}  # of counters, by the ends that they count
+        self._counters: dict[int, str] = {}  # their names by the id of a member's predecessors
+        self._increments: list[tuple[str, ...]] = [()] * len(graph.members)  # by the number of a member
+        for number in counted:
+            self._increments[number] = (flow,)
         for member in (*graph.members, graph.last):
-            self._add_counter(member)
-        self._check(graph)
+            if member.predecessors and id(member.predecessors) not in self._counters:
+                self._counters[id(member.predecessors)] = self._counter(frozenset(member.predecessors))
+        self._made: dict[object, Links] = {}
+        if len(self._names) > MAX_INCREMENTS:
+            self._check(graph)
 
     def of(self, member: Member, delay: int) -> Links:
         """delay: ms from the end of its wait to its due time."""
-        wait = self._wait(member, delay)
-        if member.number is not None:
-            return self._shared(self._flow, tuple(self._increments[member.number]), wait)
-        increments: tuple[str, ...] = ()
-        if self._has_handlers:
-            increments = (end_counter(self._flow),)
-        return Links(self._parent or self._flow, increments, wait)
+        if member.number is None:
+            increments: tuple[str, ...] = ()
+            if self._has_handlers:
+                increments = (end_counter(self._flow),)
+            return Links(self._parent or self._flow, increments, self._wait(member, delay))
+        increments = self._increments[member.number]
+        key = (increments, id(member.predecessors), member.collects, delay)
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = Links(self._flow, increments, self._wait(member, delay))
+        return made
 
     def of_handler(self, requires: Literal["failure", "any"], delay: int) -> Links:
         """Handlers do not belong to the flow: they clean up, and are not cancelled with it."""
@@ -55,34 +57,26 @@ class FlowLinks:
 
     def _wait(self, member: Member, delay: int) -> Wait | None:
         if member.predecessors:
-            numbers = frozenset(member.predecessors)
             requires: Literal["any", "success"] = "any" if member.collects else "success"
-            return Wait(((self._names[numbers], len(numbers)),), delay=delay, requires=requires)
+            counter = (self._counters[id(member.predecessors)], len(member.predecessors))
+            return Wait((counter,), delay=delay, requires=requires)
         if self._starts:
             return Wait(((start_signal(self._flow), 1),), timeout=START_TIMEOUT, delay=delay)
         return None
 
-    def _add_counter(self, member: Member) -> None:
-        numbers = frozenset(member.predecessors)
-        if not numbers or numbers in self._names:
-            return
-        name = set_counter(self._flow, len(self._names))
-        self._names[numbers] = name
-        for number in numbers:
-            self._increments[number].append(name)
+    def _counter(self, numbers: frozenset[int]) -> str:
+        """The name of the counter of these members' ends."""
+        name = self._names.get(numbers)
+        if name is None:
+            name = self._names[numbers] = set_counter(self._flow, len(self._names))
+            for number in numbers:
+                self._increments[number] += (name,)
+        return name
 
     def _check(self, graph: Graph) -> None:
-        for member in graph.members:
-            count = len(self._increments[member.number or 0])
-            if count > MAX_INCREMENTS:
+        for member, increments in zip(graph.members, self._increments, strict=True):
+            if len(increments) > MAX_INCREMENTS:
                 raise ArgumentError(
-                    f"{member.call!r} is in {count:,} different sets of predecessors, and {MAX_INCREMENTS} are "
-                    f"allowed: {JOIN_ADVICE}"
+                    f"{member.call!r} is in {len(increments):,} different sets of predecessors, and {MAX_INCREMENTS} "
+                    f"are allowed: {JOIN_ADVICE}"
                 )
-
-    def _shared(self, flow: str, increments: tuple[str, ...], wait: Wait | None) -> Links:
-        key = (increments, wait)
-        made = self._made.get(key)
-        if made is None:
-            made = self._made[key] = Links(flow, increments, wait)
-        return made

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, cast
 
 from msgspec import Raw
 from msgspec.structs import replace
 
 from onthedot.codec.annotations import write
-from onthedot.codec.body import Inputs, StoredBody
+from onthedot.codec.body import NO_HEADERS, Headers, Inputs, StoredBody
 from onthedot.codec.results import store_many
-from onthedot.definitions.new_task import AGING, FlowHeaders
+from onthedot.definitions.new_task import AGING
 from onthedot.errors import ArgumentError
 from onthedot.flows.calls import Call, FirstFailure, Group, Result, with_clear_error
-from onthedot.flows.graph import JOIN_ADVICE, Graph, Member, arguments_of, build_graph, is_placeholder, results_in
+from onthedot.flows.graph import JOIN_ADVICE, Graph, Member, build_graph, has_placeholders, is_placeholder, results_in
 from onthedot.flows.links import FlowLinks
 from onthedot.model.flow_names import JOIN, MemberUuids
 from onthedot.stores.contract import BATCH, Links, NewTask, Policy
@@ -68,9 +69,9 @@ def make_flow(call: Call[Any], uuid: str | None = None, parent: str | None = Non
 
 def _single(graph: Graph, uuid: str | None, parent: str | None) -> Flow:
     call = graph.last.call
-    if isinstance(call, Group) or any(map(is_placeholder, arguments_of(call))):
+    if isinstance(call, Group) or has_placeholders(call):
         return _Maker(uuid or _first_definition(call).owner.new_uuid(), graph, parent, starts=False).make()
-    new = with_clear_error(call, lambda: call.definition.new_task(call.args, call.kwargs, call.call_options))
+    new = with_clear_error(call, call.definition.new_task, call.args, call.kwargs, call.call_options)
     if uuid is not None:
         new = replace(new, uuid=uuid)
     if parent is not None:
@@ -100,7 +101,7 @@ class _Maker:
         self._starts = starts
         self._uuids = MemberUuids(flow)
         self._links = FlowLinks(flow, graph, starts=starts, parent=parent)
-        self._no_inputs = Inputs(flow=flow)
+        self._shared_headers: dict[object, Headers] = {}
         self._join_policy: Policy | None = None
 
     def make(self) -> Flow:
@@ -109,10 +110,9 @@ class _Maker:
         last = self._member(graph.last)
         handlers: list[NewTask] = []
         for number, handler in enumerate(graph.handlers, len(members)):
-            new = self._task(handler.call, self._no_inputs)
-            new, delay = _due_after_wait(new)
-            links = self._links.of_handler(handler.requires, delay)
-            handlers.append(replace(new, uuid=self._uuids.of(number), links=links))
+            new = self._handler(handler.call)
+            links = self._links.of_handler(handler.requires, ceil(new.after))
+            handlers.append(replace(new, uuid=self._uuids.of(number), after=0, links=links))
         calls = [member.call for member in (*graph.members, graph.last)]
         remote = _remote([*calls, *(handler.call for handler in graph.handlers)])
         return Flow(self._flow, members, last, handlers, remote)
@@ -120,21 +120,40 @@ class _Maker:
     def _member(self, member: Member) -> NewTask:
         new = self._join(member, member.call) if isinstance(member.call, Group) else self._call(member)
         delay = 0
-        if member.predecessors or self._starts:
-            new, delay = _due_after_wait(new)
+        after = new.after
+        if after and (member.predecessors or self._starts):
+            delay = ceil(after)  # it counts from the end of the wait
+            after = 0
         uuid = self._flow if member.number is None else self._uuids.of(member.number)
-        return replace(new, uuid=uuid, links=self._links.of(member, delay))
+        links = self._links.of(member, delay)
+        return NewTask(uuid, new.source, new.body, new.at, after, new.lane, new.unique, new.policy, links)
+
+    def _handler(self, call: Call[Any]) -> NewTask:
+        if has_placeholders(call):
+            return self._task_with_results(call, Inputs(flow=self._flow))
+        return with_clear_error(call, call.definition.new_task, call.args, call.kwargs, call.call_options)
 
     def _call(self, member: Member) -> NewTask:
         call = member.call
-        if "unique" in call.call_options or "uuid" in call.call_options or call.definition.options.unique:
-            option = "uuid" if "uuid" in call.call_options else "unique"
+        options = call.call_options
+        if "unique" in options or "uuid" in options or call.definition.options.unique:
+            option = "uuid" if "uuid" in options else "unique"
             raise ArgumentError(
                 f"{call.source}: {option}= on a task inside a flow; give the flow a uuid: .enqueue(uuid=…)"
             )
+        if has_placeholders(call):
+            return self._task_with_results(call, self._inputs(member))
+        return with_clear_error(call, call.definition.new_task, call.args, call.kwargs, options, self._headers(member))
+
+    def _headers(self, member: Member) -> Headers:
+        """Of a task without results as arguments; the members of a group share them."""
         if not (member.predecessors or member.stops or member.number is None):
-            return self._task(call, self._no_inputs)
-        return self._task(call, self._inputs(member))
+            return NO_HEADERS
+        key = (id(member.predecessors), member.collects, member.stops, member.number is None)
+        headers = self._shared_headers.get(key)
+        if headers is None:
+            headers = self._shared_headers[key] = Headers(inputs=self._inputs(member))
+        return headers
 
     def _inputs(self, member: Member) -> Inputs:
         call = member.call
@@ -165,11 +184,8 @@ class _Maker:
             return [self._graph.numbers[id(each)] for each in call.members]
         return [self._graph.numbers[id(call)]]
 
-    def _task(self, call: Call[Any], inputs: Inputs) -> NewTask:
+    def _task_with_results(self, call: Call[Any], inputs: Inputs) -> NewTask:
         """A task whose body refers to the results that are its arguments."""
-        has_inputs = bool(inputs.after or inputs.total or inputs.collects or inputs.stops or inputs.starts)
-        if not has_inputs and not any(map(is_placeholder, arguments_of(call))):
-            return with_clear_error(call, lambda: call.definition.new_task(call.args, call.kwargs, call.call_options))
         arguments = call.definition.bind(call.args, call.kwargs)
         references: dict[str, Any] = {}
         results: dict[str, Raw] = {}
@@ -181,8 +197,8 @@ class _Maker:
                 self._refer(call, name, value, references, results)
         linked = {*references, *results, *failures}
         known = {name: value for name, value in arguments.items() if name not in linked}
-        headers = FlowHeaders(replace(inputs, args=references, failures=tuple(failures)), results or None)
-        return with_clear_error(call, lambda: call.definition.linked_task(arguments, known, call.call_options, headers))
+        headers = Headers(inputs=replace(inputs, args=references, failures=tuple(failures)), results=results or None)
+        return with_clear_error(call, call.definition.linked_task, arguments, known, call.call_options, headers)
 
     def _refer(
         self, call: Call[Any], name: str, value: Any, references: dict[str, Any], results: dict[str, Raw]
@@ -238,11 +254,3 @@ def _ranges(items: Sequence[Any]) -> tuple[Any, ...]:
         else:
             found.append(item)
     return tuple(found)
-
-
-def _due_after_wait(new: NewTask) -> tuple[NewTask, int]:
-    """The task without its `after`, and that delay in ms: it counts from the end of the wait."""
-    delay = -int(-new.after // 1)
-    if not delay:
-        return new, 0
-    return replace(new, after=0), delay
