@@ -16,7 +16,8 @@
     │   ├── TaskNotFound
     │   ├── ResultExpired
     │   ├── ResultNotStored
-    │   └── StepChanged                  the code of a durable task does not fit its saved steps
+    │   ├── StepChanged                  the code of a durable task does not fit its saved steps
+    │   └── StreamRestarted              a new run has begun a stream again
     ├── StoreError                       the store did not do it
     │   ├── StoreUnavailable             not reached, or no answer: `stored` is False (not stored) or None (unknown)
     │   ├── StoreBusy                    reached, but locked by others for too long: not stored
@@ -158,6 +159,23 @@ class StepChanged(TaskError):
 
     def __str__(self) -> str:
         return f"task {self.task}: {self.message}"
+
+
+class StreamRestarted(TaskError):
+    """A new run of a stream has begun again: the items that were read so far are not part of it. Read from the start.
+
+    A task that reads ``ctx.streamed`` before its first item continues its stream instead.
+
+    Args:
+        task: uuid of the task.
+    """
+
+    def __init__(self, task: str) -> None:
+        super().__init__(task)
+        self.task = task
+
+    def __str__(self) -> str:
+        return f"task {self.task} has begun its stream again: drop what you have read and read it from the start"
 
 
 class StoreError(OnTheDotError):

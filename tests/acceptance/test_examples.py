@@ -21,7 +21,7 @@ pytestmark = [
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ENDS_BY_SIGNAL = "blocking"
-FAILURES = ("chain_and_chord", "delayed_messages", "webhooks")
+FAILURES = ("chain_and_chord", "delayed_messages", "streamed_answer", "webhooks")
 """They let tasks fail, which is logged."""
 PRINTED = {
     "approval": ["small: 50 to ann", "stored: True False", "large: 500 to bob", "other: refused by joe"],
@@ -61,6 +61,13 @@ PRINTED = {
         "Thu 15 Jan ['newsletter', 'newsletter', 'ann, your trial ends tomorrow']",
     ],
     "shared_scheduler": ["hello ann", "hello bob", "tick", "failed: greet, ValueError: nobody to greet"],
+    "streamed_answer": [
+        "onthedot: a task that is on time ",
+        "event: item, data: on",
+        "event: item, data: time",
+        "event: end, data: succeeded",
+        "words: 7 7",
+    ],
     "webhooks": [
         "http://example.org: http://example.org is not safe to call, after 1 attempts",
         "https://example.org: no answer, after 3 attempts",
@@ -72,7 +79,7 @@ PRINTED = {
 def test_every_example_is_run() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.py")}
     assert names == {*PRINTED, ENDS_BY_SIGNAL}
-    assert len(names) == 13
+    assert len(names) == 14
 
 
 @pytest.mark.parametrize("name", sorted(PRINTED))

@@ -18,6 +18,7 @@ from onthedot import mq, testing
 from onthedot.api.functions import Call, Enqueuer, NamedTask, ScheduledFunction
 from onthedot.api.operations import AppOperations, LimitChange, SyncOperations
 from onthedot.api.schedules import PlanRange, ScheduleOptions, Schedules, SyncSchedules
+from onthedot.api.stream_functions import StreamEnqueuer
 from onthedot.codec.body import Caps
 from onthedot.model.context import SyncTaskContext
 from onthedot.model.options import AddOptions
@@ -38,7 +39,7 @@ PUBLIC |= {f"testing.{name}": getattr(testing, name) for name in testing.__all__
 
 REACHED = [
     AddOptions, AppOperations, Caps, Enqueuer, LimitChange, NamedTask, PlanRange, ScheduledFunction, ScheduleOptions,
-    Schedules, SyncTaskContext, TaskFilter,
+    Schedules, StreamEnqueuer, SyncTaskContext, TaskFilter,
 ]  # fmt: skip
 """What public names take and return, under names that are not exported."""
 
@@ -118,7 +119,8 @@ def made_by_the_library(subject: type) -> bool:
     """Its constructor is not for users. A page of the reference has the fields of a record in a table."""
     return subject in (
         AppOperations, Call, onthedot.Group, onthedot.Takes, onthedot.FlowHandle, onthedot.AsyncFlowHandle, Enqueuer,
-        NamedTask, ScheduledFunction, Schedules, onthedot.TaskFunction,
+        NamedTask, ScheduledFunction, Schedules, onthedot.TaskFunction, onthedot.StreamFunction,
+        onthedot.StreamHandle, onthedot.AsyncStreamHandle, StreamEnqueuer,
         onthedot.TaskHandle, onthedot.AsyncTaskHandle, onthedot.TaskContext, SyncTaskContext, Explanation,
     ) or issubclass(subject, onthedot.TaskState)  # fmt: skip
 

@@ -11,14 +11,15 @@ from onthedot import errors, mq
 
 NAMES = """
     App TaskOptions TaskFunction TaskHandle AsyncTaskHandle TaskContext current_task as_completed
+    StreamFunction StreamHandle AsyncStreamHandle StreamEntry
     FlowHandle AsyncFlowHandle FlowProgress Group Takes TaskFailure group
     Task TaskState TaskInfo TaskPage Explanation Call BaseTaskConsumer TaskConsumerRegistry Scheduler Processes
     get_scheduler start_scheduler stop_scheduler get_scheduler_status
     IntervalSchedule CronSchedule DailySchedule OnceSchedule Rate AtMost
     Retry Snooze Reject Cancel Signal
     OnTheDotError DeclarationError DuplicateTask BadSchedule BadLimit ArgumentError TaskError TaskFailed TaskCancelled
-    TaskTimeout WorkerDied TaskNotFound ResultExpired ResultNotStored StepChanged StoreError StoreUnavailable StoreBusy
-    StoreFull StoreRefused SchedulerStateError
+    TaskTimeout WorkerDied TaskNotFound ResultExpired ResultNotStored StepChanged StreamRestarted StoreError
+    StoreUnavailable StoreBusy StoreFull StoreRefused SchedulerStateError
 """.split()  # noqa: SIM905 -- read and compared as a block
 
 BASES = {
@@ -37,6 +38,7 @@ BASES = {
     "ResultExpired": ["TaskError"],
     "ResultNotStored": ["TaskError"],
     "StepChanged": ["TaskError"],
+    "StreamRestarted": ["TaskError"],
     "StoreError": ["OnTheDotError"],
     "StoreUnavailable": ["StoreError"],
     "StoreBusy": ["StoreError"],

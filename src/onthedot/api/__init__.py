@@ -5,6 +5,8 @@ from onthedot.api.flow_handles import AsyncFlowHandle, FlowHandle
 from onthedot.api.functions import TaskFunction
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle, as_completed
 from onthedot.api.scheduler import Scheduler, get_scheduler, get_scheduler_status, start_scheduler, stop_scheduler
+from onthedot.api.stream_functions import StreamFunction
+from onthedot.api.stream_handles import AsyncStreamHandle, StreamHandle
 from onthedot.codec.task_failure import TaskFailure
 from onthedot.definitions.consumers import BaseTaskConsumer, TaskConsumerRegistry
 from onthedot.errors import (
@@ -27,6 +29,7 @@ from onthedot.errors import (
     StoreFull,
     StoreRefused,
     StoreUnavailable,
+    StreamRestarted,
     TaskCancelled,
     TaskError,
     TaskFailed,
@@ -40,6 +43,7 @@ from onthedot.model.context import TaskContext, current_task
 from onthedot.model.limits import AtMost, Rate
 from onthedot.model.options import TaskOptions
 from onthedot.model.signals import Signal
+from onthedot.model.streams import StreamEntry
 from onthedot.model.task import Task, TaskInfo, TaskState
 from onthedot.operations.explain import Explanation
 from onthedot.operations.flows import FlowProgress
@@ -50,6 +54,7 @@ __all__ = [
     "App",
     "ArgumentError",
     "AsyncFlowHandle",
+    "AsyncStreamHandle",
     "AsyncTaskHandle",
     "AtMost",
     "BadLimit",
@@ -84,6 +89,10 @@ __all__ = [
     "StoreFull",
     "StoreRefused",
     "StoreUnavailable",
+    "StreamEntry",
+    "StreamFunction",
+    "StreamHandle",
+    "StreamRestarted",
     "Takes",
     "Task",
     "TaskCancelled",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 from weakref import WeakSet
@@ -17,6 +17,7 @@ from onthedot.api.functions import NamedTask, ScheduledFunction, TaskFunction, n
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
 from onthedot.api.operations import AppOperations, SyncOperations
 from onthedot.api.schedules import Schedules, SyncSchedules
+from onthedot.api.stream_functions import StreamFunction
 from onthedot.clock.durations import Duration
 from onthedot.codec.body import Caps
 from onthedot.definitions.consumers import BaseTaskConsumer
@@ -46,6 +47,7 @@ else:
     S = TypeVar("S")
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 _DEFAULT_CAPS = Caps()
 
@@ -59,6 +61,10 @@ class _Decorator(Protocol):
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
     ) -> TaskFunction[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[P, AsyncIterable[T]], /
+    ) -> StreamFunction[P, T]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
 
@@ -161,6 +167,10 @@ class App(AppHandles, AppLifecycle, AppShortcuts, Generic[S]):
     @overload
     def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> TaskFunction[P, Coroutine[Any, Any, R], R]: ...
     @overload
+    def task(  # type: ignore[overload-overlap]
+        self, function: Callable[P, AsyncIterable[T]], /
+    ) -> StreamFunction[P, T]: ...
+    @overload
     def task(self, function: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
     @overload
     def task(
@@ -183,7 +193,7 @@ class App(AppHandles, AppLifecycle, AppShortcuts, Generic[S]):
         """Declares a function as a task: ``@app.task``, or ``@app.task(max_retries=3)``.
 
         Args:
-            function: The function, where the decorator has no options.
+            function: The function, where the decorator has no options. An async generator becomes a `StreamFunction`.
             name: Source of its tasks; by default the name of the function.
             aliases: Former names, whose tasks it runs too.
             schedule: When it runs by itself: a cron str, timedelta, time, aware datetime or a rule
@@ -192,6 +202,8 @@ class App(AppHandles, AppLifecycle, AppShortcuts, Generic[S]):
 
         def decorate(function: Callable[..., Any]) -> Any:
             definition = self._registry.function(function, name, aliases, schedule, cast(TaskOptions, options))
+            if definition.is_stream:
+                return StreamFunction[Any, Any](self._portal, definition)
             return TaskFunction[Any, Any, Any](self._portal, definition)
 
         return decorate if function is None else decorate(function)

@@ -208,7 +208,7 @@ class TaskFunction(Enqueuer[P, R], Generic[P, C, R]):
     def __init__(self, portal: Portal, definition: FunctionDefinition) -> None:
         self._function = definition.function
         super().__init__(portal, definition, {})
-        _wrap(self, definition)
+        wrap(self, definition)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
         return cast(C, self._function(*args, **kwargs))
@@ -224,7 +224,7 @@ class TaskFunction(Enqueuer[P, R], Generic[P, C, R]):
         Args:
             options: See `AddOptions`.
         """
-        return Enqueuer(self._portal, self._definition, _checked(self.name, options))
+        return Enqueuer(self._portal, self._definition, checked_options(self.name, options))
 
     def handle(self, uuid: str) -> TaskHandle[R]:
         """Returns the handle of a task that was added elsewhere, for sync code.
@@ -251,7 +251,7 @@ class ScheduledFunction(Generic[P, C]):
 
     def __init__(self, definition: FunctionDefinition) -> None:
         self._definition = definition
-        _wrap(self, definition)
+        wrap(self, definition)
 
     if not TYPE_CHECKING:  # type checkers refuse the name themselves
 
@@ -284,10 +284,10 @@ class NamedTask(Enqueuer[..., Any]):
         Args:
             options: See `AddOptions`.
         """
-        return Enqueuer(self._portal, self._definition, _checked(self._definition.name, options))
+        return Enqueuer(self._portal, self._definition, checked_options(self._definition.name, options))
 
 
-def _wrap(wrapper: Any, definition: FunctionDefinition) -> None:
+def wrap(wrapper: Any, definition: FunctionDefinition) -> None:
     """Makes the object look like its function, also to ``inspect.iscoroutinefunction``, by which frameworks decide."""
     functools.update_wrapper(wrapper, definition.function)
     if not definition.is_async:
@@ -299,7 +299,7 @@ def _wrap(wrapper: Any, definition: FunctionDefinition) -> None:
             setattr(wrapper, name, getattr(definition.function, name, None))
 
 
-def _checked(name: str, options: AddOptions) -> AddOptions:
+def checked_options(name: str, options: AddOptions) -> AddOptions:
     try:
         return check_call(options)
     except (TypeError, ValueError) as error:

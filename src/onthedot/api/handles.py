@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from onthedot.api.stream_entries import AsyncEntries, StreamSource, SyncEntries, whole
 from onthedot.client.client import StoreClient
 from onthedot.client.portal import Portal
 from onthedot.clock.durations import Duration
@@ -14,6 +15,7 @@ from onthedot.errors import SchedulerStateError, TaskError
 from onthedot.flows.signals import KEEP, new_signal
 from onthedot.model.failures import error_from_record, read_result
 from onthedot.model.familiar_names import HANDLE, missing_attribute
+from onthedot.model.streams import StreamEntry, streamed_items
 from onthedot.model.task import TaskInfo, TaskState
 from onthedot.stores.contract import Record
 
@@ -39,6 +41,9 @@ class _Handle:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.uuid!r})"
+
+    def _stream_source(self) -> StreamSource:
+        return StreamSource(self._portal, self.uuid, self._decode)
 
     if not TYPE_CHECKING:  # type checkers refuse the name themselves
 
@@ -69,7 +74,10 @@ class AsyncTaskHandle(_Handle, Generic[R_co]):
         Args:
             timeout: Seconds to wait, then TimeoutError; None: without a limit.
         """
-        return read_result(await self._end(timeout), self._decode)  # type: ignore[no-any-return]
+        record = await self._end(timeout)
+        if streamed_items(record) is not None:
+            record = await self._portal.run(lambda client: client.with_items(record))
+        return read_result(record, self._decode)  # type: ignore[no-any-return]
 
     async def exception(self, timeout: float | None = None) -> TaskError | None:
         """Waits until the task has ended and returns its error; None if it succeeded.
@@ -107,6 +115,16 @@ class AsyncTaskHandle(_Handle, Generic[R_co]):
         signal = new_signal(name, payload, id, keep, to=self.uuid)
         return await self._portal.run(lambda client: client.operations.signals.send(signal))
 
+    def stream(self, after: str = "") -> AsyncIterator[StreamEntry]:
+        """Yields the items of a stream as they come, then an entry ``end``; of any other task only the end.
+
+        `StreamRestarted`: a new run of the task has begun again; what was read so far does not belong to it.
+
+        Args:
+            after: The cursor of the last entry that was read; by default it begins with the first one.
+        """
+        return AsyncEntries(self._stream_source(), after, whole, has_end=True)
+
     async def _end(self, timeout: float | None) -> Record:
         return await self._portal.run(lambda client: client.wait_for_end(self.uuid, timeout), waits=True)
 
@@ -137,7 +155,10 @@ class TaskHandle(_Handle, Generic[R_co]):
         Args:
             timeout: Seconds to wait, then TimeoutError; None: without a limit.
         """
-        return read_result(self._end(timeout), self._decode)  # type: ignore[no-any-return]
+        record = self._end(timeout)
+        if streamed_items(record) is not None:
+            record = self._portal.run_sync(lambda client: client.with_items(record))
+        return read_result(record, self._decode)  # type: ignore[no-any-return]
 
     def exception(self, timeout: float | None = None) -> TaskError | None:
         """Waits until the task has ended and returns its error; None if it succeeded.
@@ -174,6 +195,24 @@ class TaskHandle(_Handle, Generic[R_co]):
         """
         signal = new_signal(name, payload, id, keep, to=self.uuid)
         return self._portal.run_sync(lambda client: client.operations.signals.send(signal))
+
+    def stream(self, after: str = "") -> Iterator[StreamEntry]:
+        """Yields the items of a stream as they come, then an entry ``end``; of any other task only the end.
+
+        `StreamRestarted`: a new run of the task has begun again; what was read so far does not belong to it.
+
+        Args:
+            after: The cursor of the last entry that was read; by default it begins with the first one.
+        """
+        self._check_may_wait()
+        return SyncEntries(self._stream_source(), after, whole, has_end=True)
+
+    def _check_may_wait(self) -> None:
+        if self._portal.on_worker_loop():
+            raise SchedulerStateError(
+                f"reading task {self.uuid} would block the very event loop that runs it: "
+                "write `h = await f.enqueue(…)` and `async for … in h` here"
+            )
 
     def _end(self, timeout: float | None) -> Record:
         if self._portal.on_worker_loop():

@@ -13,6 +13,7 @@ from onthedot.client.lane_router import LaneRouter
 from onthedot.client.pending_gate import PendingGate, PendingLimits
 from onthedot.client.result_waiter import ResultWaiter
 from onthedot.client.status_counts import StatusCounts
+from onthedot.client.stream_reader import StreamReader
 from onthedot.clock.protocol import Clock
 from onthedot.codec.body import Undecodable
 from onthedot.codec.untyped import decode_untyped
@@ -20,6 +21,7 @@ from onthedot.errors import StoreError
 from onthedot.observability.events import Observer
 from onthedot.operations import Operations
 from onthedot.operations.limits import CodeDefinitions
+from onthedot.operations.streams import with_items
 from onthedot.stores.contract import Added, NewTask, Record, Store
 
 
@@ -158,6 +160,14 @@ class StoreClient:
     async def wait_for_end(self, uuid: str, timeout: float | None) -> Record:
         """Returns the task when it has ended. TimeoutError: it has not; TaskNotFound: it is unknown or purged."""
         return await self.results.wait(uuid, timeout)
+
+    async def read_items(self, reader: StreamReader) -> None:
+        """Waits until the reader has further items of its stream, or the end."""
+        await reader.fill(self.store, self.results)
+
+    async def with_items(self, record: Record) -> Record:
+        """The task with the items of its stream as its result; any other as it is."""
+        return await with_items(self.store, record)
 
 
 def _differences(task: NewTask, record: Record) -> list[str]:

@@ -1,18 +1,47 @@
-"""Waiting for the ends of tasks."""
+"""Waiting for the ends and new items of tasks."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import aclosing
 
 from onthedot.errors import StoreError, TaskNotFound
 from onthedot.model.task import NAME
 from onthedot.observability.events import Observer
-from onthedot.stores.contract import Record, Store
+from onthedot.stores.contract import Hint, Record, Store
 
 _ENDED = ("succeeded", "failed", "cancelled")
 _POLL = 1.0  # seconds: a hint may be lost, and tasks of other processes send theirs to them
+
+
+class ItemHints:
+    """The hints about one task since its reader last looked."""
+
+    def __init__(self, uuid: str) -> None:
+        self.uuid = uuid
+        self.check_state: bool = True  # it may have ended
+        self._event = asyncio.Event()
+        self._event.set()
+        self.is_set: Callable[[], bool] = self._event.is_set
+        self.set: Callable[[], None] = self._event.set
+
+    def take(self) -> bool:
+        """Whether the state is to be read. From here on new hints count."""
+        self._event.clear()
+        check_state = self.check_state
+        self.check_state = False
+        return check_state
+
+    async def wait(self, timeout: float) -> bool:
+        """False: no hint came in time."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        return True
 
 
 class ResultWaiter:
@@ -23,12 +52,40 @@ class ResultWaiter:
         self._client = client
         self._observer = observer
         self._waiters: defaultdict[str, list[asyncio.Future[None]]] = defaultdict(list)
+        self._readers: defaultdict[str, list[ItemHints]] = defaultdict(list)
         self._listener: asyncio.Task[None] | None = None
+
+    def listen_for_items(self, uuid: str) -> ItemHints:
+        """Gathers hints about new items and the end of a task, until `forget`."""
+        self._listen_once()
+        hints = ItemHints(uuid)
+        self._readers[uuid].append(hints)
+        return hints
+
+    def forget(self, hints: ItemHints) -> None:
+        """From any thread."""
+        readers = self._readers.get(hints.uuid, [])
+        if hints in readers:
+            readers.remove(hints)
+        if not readers:
+            self._readers.pop(hints.uuid, None)
+
+    @property
+    def has_readers(self) -> bool:
+        """Whether a stream is being read."""
+        return bool(self._readers)
+
+    async def subscribe(self, uuid: str) -> None:
+        """The store notifies this client of new items and the end of a task."""
+        await self._store.subscribe(self._client, (uuid,))
+
+    def _listen_once(self) -> None:
+        if self._listener is None:
+            self._listener = asyncio.create_task(self._listen())
 
     async def wait(self, uuid: str, timeout: float | None) -> Record:
         """Returns the task when it has ended. TimeoutError: it has not; TaskNotFound: it is unknown or purged."""
-        if self._listener is None:
-            self._listener = asyncio.create_task(self._listen())
+        self._listen_once()
         try:
             async with asyncio.timeout(timeout):
                 return await self._wait(uuid)
@@ -67,6 +124,8 @@ class ResultWaiter:
                             ended &= hint.ended
                         for uuid in ended:
                             self._wake(uuid)
+                        if self._readers:
+                            self._notify_readers(hint)
             except StoreError as error:  # meanwhile tasks are read every second
                 failed = True
                 self._observer.store_failed("listening for ends", error)
@@ -76,6 +135,12 @@ class ResultWaiter:
         for hinted in self._waiters[uuid]:
             if not hinted.done():
                 hinted.set_result(None)
+
+    def _notify_readers(self, hint: Hint) -> None:
+        for uuid in list(self._readers) if hint.resync else hint.ended | hint.new_items:
+            for reader in list(self._readers.get(uuid, ())):
+                reader.check_state = reader.check_state or hint.resync or uuid in hint.ended
+                reader.set()
 
     async def drain(self, timeout: float) -> None:
         """Gives those who wait a last chance, for `timeout` seconds at most."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from math import isfinite
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -52,10 +52,11 @@ _UNTYPED = b'{"open":'  # how a body begins that was written without a signature
 class _SignatureCodec:
     """The codecs of a signature, once its annotations are resolved."""
 
-    def __init__(self, signature: inspect.Signature, hints: Mapping[str, object]) -> None:
+    def __init__(self, signature: inspect.Signature, hints: Mapping[str, object], *, is_stream: bool = False) -> None:
         parameters = list(signature.parameters.values())
         self.values = {p.name: ValueCodec.of(p, hints) for p in parameters}
-        self.result = ValueCodec(hints.get("return", Any))
+        returned = hints.get("return", Any)
+        self.result = ValueCodec(_item_annotation(returned) if is_stream else returned)
         self.bound = arguments_struct(parameters, self.values, strict=True)
         self.optional = [p.name for p in parameters if p.default is not _EMPTY or p.kind in VARIADIC]
         self.read_any = _body_reader(arguments_struct(parameters, self.values, strict=False), strict=False)
@@ -103,10 +104,14 @@ class FunctionCodec:
     3
     """
 
-    def __init__(self, function: Callable[..., object], name: str, caps: Caps = DEFAULT_CAPS) -> None:
+    def __init__(
+        self, function: Callable[..., object], name: str, caps: Caps = DEFAULT_CAPS, *, is_stream: bool = False
+    ) -> None:
+        """is_stream: it is an async generator, and its results are items."""
         self.function = function
         self.name = name
         self.caps = caps
+        self._is_stream = is_stream
         try:
             self._signature = signature_of(function)
         except (TypeError, ValueError) as error:
@@ -270,8 +275,19 @@ class FunctionCodec:
 
     def _resolve(self) -> _SignatureCodec:
         # At the first use and not at the declaration: annotations may name what is defined further down.
-        self._resolved = _SignatureCodec(self._signature, hints_of(self.function))
+        self._resolved = _SignatureCodec(self._signature, hints_of(self.function), is_stream=self._is_stream)
         return self._resolved
+
+
+def _item_annotation(returned: object) -> object:
+    """The type of the items of an async generator.
+
+    >>> _item_annotation(AsyncIterator[int]), _item_annotation(Any)
+    (<class 'int'>, typing.Any)
+    """
+    if get_origin(returned) in (AsyncIterator, AsyncIterable, AsyncGenerator):
+        return get_args(returned)[0]
+    return Any
 
 
 class _BadArgument(ValueError):

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import inspect
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Raw
 
-from onthedot.codec.body import NO_HEADERS, Caps, Headers
+from onthedot.codec.body import NO_HEADERS, Caps, Headers, ResultNotEncodable
 from onthedot.codec.functions import FunctionCodec
 from onthedot.definitions.new_task import NO_OPTIONS, TaskOwner, TaskTemplate, new_task, task_policy
-from onthedot.definitions.sources import module_of
+from onthedot.definitions.sources import is_stream_function, module_of
 from onthedot.errors import DeclarationError
+from onthedot.model.context import current_run
 from onthedot.model.executor_names import ASYNC, THREAD
 from onthedot.model.limits import LimitDefinitions
 from onthedot.model.options import AddOptions, ResolvedOptions
+from onthedot.model.streams import MAX_ITEM, STREAM_KEEP, StreamedItems
 from onthedot.stores.contract import Limit, NewTask, Policy
 
 
@@ -29,15 +32,22 @@ class FunctionDefinition:
     def __init__(
         self, owner: TaskOwner, function: Callable[..., object], name: str, options: ResolvedOptions, caps: Caps
     ) -> None:
+        self.is_stream: bool = is_stream_function(function)
+        if self.is_stream:
+            options = _kept_for_readers(options)
+            caps = replace(caps, result=min(caps.result, MAX_ITEM))
         self.name = name
         self.options = options
         self.function = function
         self.module: str = module_of(function)
-        self.codec: FunctionCodec = FunctionCodec(function, name, caps)
+        self.codec: FunctionCodec = FunctionCodec(function, name, caps, is_stream=self.is_stream)
         self.decode: Callable[[bytes], tuple[dict[str, Any], Headers]] = self.codec.decode
         self.call: Callable[[dict[str, Any]], object] = self.codec.call
         self.encode: Callable[[object], bytes] = self.codec.encode_result
         self.decode_result: Callable[[bytes], Any] = self.codec.decode_result
+        if self.is_stream:
+            self.call = self._save_stream
+            self.encode = self._encode_stream
         self.is_async: bool = inspect.iscoroutinefunction(function)
         self.owner: TaskOwner = owner
         self._defaults = {
@@ -55,9 +65,14 @@ class FunctionDefinition:
         self._check()
 
     def _check(self) -> None:
+        if self.is_stream and self.options.executor not in (None, ASYNC):
+            raise DeclarationError(
+                f"task {self.name!r}: an async generator runs on the event loop; executor={self.options.executor!r} "
+                "cannot run it"
+            )
         if self.is_async and self.options.executor == THREAD:
             raise DeclarationError(f"task {self.name!r}: an async function runs on the event loop, not in a thread")
-        if not self.is_async and self.options.executor == ASYNC:
+        if not self.is_async and not self.is_stream and self.options.executor == ASYNC:
             raise DeclarationError(
                 f"task {self.name!r}: executor='async' takes an `async def`; a plain function would hold up the event "
                 "loop and all that runs on it: leave executor out, and it runs in a thread"
@@ -70,7 +85,22 @@ class FunctionDefinition:
 
     @property
     def executor(self) -> str:
-        return self.options.executor or (ASYNC if self.is_async else self.owner.sync_executor)
+        if self.options.executor:
+            return self.options.executor
+        return ASYNC if self.is_async or self.is_stream else self.owner.sync_executor
+
+    async def _save_stream(self, arguments: dict[str, Any]) -> object:
+        """Runs a stream to its end, in the context of its run."""
+        run = current_run()
+        assert run is not None
+        run.stream = run.reports.stream_run(run)
+        items = cast("AsyncGenerator[object, None]", self.codec.call(arguments))
+        return await run.stream.save(items, self.codec.encode_result)
+
+    def _encode_stream(self, value: object) -> bytes:
+        if not isinstance(value, StreamedItems):
+            raise ResultNotEncodable(f"{self.name}: middleware has replaced the result of a stream, which is its items")
+        return value.encode()
 
     def max_running(self) -> int | None:
         return None
@@ -114,6 +144,16 @@ class FunctionDefinition:
     def store_item(self, name: str, value: object, index: int) -> Raw:
         """A plain element in a list of results."""
         return self.codec.store_item(name, value, index)
+
+
+def _kept_for_readers(options: ResolvedOptions) -> ResolvedOptions:
+    """The items of an ended stream are kept for a while: they are dropped with its record, and readers need them."""
+    return replace(
+        options,
+        keep=max(options.keep, STREAM_KEEP),
+        keep_failed=max(options.keep_failed, STREAM_KEEP),
+        keep_result=max(options.keep_result, STREAM_KEEP),
+    )
 
 
 def _check_template(name: str, option: str, template: str, parameters: tuple[str, ...]) -> None:

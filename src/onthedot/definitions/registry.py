@@ -70,7 +70,7 @@ class DefinitionRegistry:
         own_name = name if name is not None else getattr(function, "__name__", type(function).__name__)
         location = _location(function)
         where = f"task {own_name!r} ({location})"
-        check_function(function, where)
+        check_function(function, where, streams=True)
         if isinstance(aliases, str):
             raise DeclarationError(f"{where}: aliases must be a list of names, not the string {aliases!r}")
         names = [_checked(each, where) for each in (own_name, *aliases)]

@@ -94,19 +94,30 @@ class Sources:
             callback()
 
 
-def check_function(function: Any, where: str) -> None:
-    """DeclarationError for a function that a worker could not run to its end by calling it."""
-    called = function
-    while isinstance(called, partial):
-        called = called.func
-    if not inspect.isroutine(called):
-        called = type(called).__call__
+def _called(function: Any) -> Any:
+    """The function behind partials and objects that can be called."""
+    while isinstance(function, partial):
+        function = function.func
+    if not inspect.isroutine(function):
+        return type(function).__call__
+    return function
+
+
+def is_stream_function(function: Any) -> bool:
+    """Whether it is an async generator function."""
+    return inspect.isasyncgenfunction(_called(function))
+
+
+def check_function(function: Any, where: str, *, streams: bool = False) -> None:
+    """DeclarationError for a function that a worker could not run to its end. streams: it may be an async generator."""
+    called = _called(function)
     if inspect.isgeneratorfunction(called):
         raise DeclarationError(
-            f"{where} is a generator: calling it runs no line of it; return a list, or add a task per item"
+            f"{where} is a generator: calling it runs no line of it; return a list, or write an `async def` that "
+            "yields, whose items are streamed"
         )
-    if inspect.isasyncgenfunction(called):
-        raise DeclarationError(f"{where} is an async generator: this version has no streams; return a list")
+    if inspect.isasyncgenfunction(called) and not streams:
+        raise DeclarationError(f"{where} is an async generator: only a function with @app.task streams; return a list")
     if _is_method(function):
         raise DeclarationError(
             f"{where} is a method: a worker has no object to call it on; declare a function that makes or finds the "

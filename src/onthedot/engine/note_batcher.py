@@ -11,6 +11,8 @@ from msgspec import Struct
 from onthedot.engine.repeated_calls import RepeatedCalls
 from onthedot.stores.contract import BATCH, Note, Store
 
+_MAX_BYTES = 8 << 20  # of one write, the last note not counted
+
 
 class _PendingNote(Struct, frozen=True, gc=False):
     note: Note
@@ -53,10 +55,19 @@ class NoteBatcher:
     async def _write_all(self) -> None:
         try:
             while self._pending:
-                batch = [self._pending.popleft() for _ in range(min(BATCH, len(self._pending)))]
-                await self._write(batch)
+                await self._write(self._take())
         finally:
             self._writer = None
+
+    def _take(self) -> list[_PendingNote]:
+        """As many notes as one write takes: a note of items may have 1 MiB."""
+        batch: list[_PendingNote] = []
+        size = 0
+        while self._pending and len(batch) < BATCH and size < _MAX_BYTES:
+            pending = self._pending.popleft()
+            size += len(pending.note.data)
+            batch.append(pending)
+        return batch
 
     async def _write(self, batch: Sequence[_PendingNote]) -> None:
         batch = [each for each in batch if not each.answer.done()]  # the others belong to cancelled runs

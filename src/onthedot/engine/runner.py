@@ -297,7 +297,8 @@ class Runner:
             return outcome
         if is_a(error, asyncio.CancelledError) and run.stop_cause:
             return self._outcome_of_stop(run)
-        if run.durable is not None and (suspension := find_suspension(error)) is not None:
+        is_durable = run.durable is not None or run.stream is not None
+        if is_durable and (suspension := find_suspension(error)) is not None:
             return replace(suspension.outcome, lease=run.lease)  # the lease may have been adopted since
         return self._classified(run, error)
 

@@ -15,6 +15,7 @@ from onthedot.engine.runner import Runner
 from onthedot.errors import StoreError
 from onthedot.model.context import RunState
 from onthedot.model.durable_context import DurableRunProtocol
+from onthedot.model.streams import StreamRunProtocol
 from onthedot.observability.events import Observer
 from onthedot.stores.capabilities import AsyncTransactions, SyncTransactions, capability, find_capability
 from onthedot.stores.contract import Lease, Note, Outcome, Record, Store, Verdict
@@ -32,6 +33,7 @@ class TaskReports:
         log: logging.Logger,
         new_durable_run: Callable[[RunState], DurableRunProtocol] | None = None,
         linked: LinkedTasks | None = None,
+        new_stream_run: Callable[[RunState], StreamRunProtocol] | None = None,
     ) -> None:
         self._store = store
         self._linked = linked
@@ -42,6 +44,7 @@ class TaskReports:
         self.notes: dict[str, Note] = {}  # by uuid
         self._lock = threading.Lock()
         self._new_durable_run = new_durable_run
+        self._new_stream_run = new_stream_run
         self.log: logging.Logger = log
 
     def progress(self, lease: Lease, done: float, total: float) -> None:
@@ -96,3 +99,8 @@ class TaskReports:
         if self._new_durable_run is None:
             raise TypeError(f"{verb} in {run.record.source!r}: this worker runs no durable tasks")
         return self._new_durable_run(run)
+
+    def stream_run(self, run: RunState) -> StreamRunProtocol:
+        if self._new_stream_run is None:
+            raise TypeError(f"{run.record.source!r} is a stream, and this worker runs no streams")
+        return self._new_stream_run(run)

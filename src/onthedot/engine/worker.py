@@ -30,6 +30,7 @@ from onthedot.errors import StoreRefused
 from onthedot.executors.contract import Executor
 from onthedot.model.context import RunState
 from onthedot.model.durable_context import DurableRunProtocol
+from onthedot.model.streams import StreamRunProtocol
 from onthedot.observability.events import Observer
 from onthedot.stores.capabilities import HasHandoff, find_capability
 from onthedot.stores.contract import ClaimResult, LeasedTasks, Store
@@ -44,7 +45,7 @@ class Worker:
     declare: writes limits and schedules of code to the store; repeated when code declares more. on_turn: called after
     each turn; counts of tasks may have changed. on_fatal: called with the error that ends the loop. heartbeat_delegate:
     sends heartbeats for this process. new_durable_run: makes the steps and waits of a run at their first use. linked:
-    for tasks with links.
+    for tasks with links. new_stream_run: saves the items of a run whose function is an async generator.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Worker:
         middleware: Sequence[Around] = (),
         new_durable_run: Callable[[RunState], DurableRunProtocol] | None = None,
         linked: LinkedTasks | None = None,
+        new_stream_run: Callable[[RunState], StreamRunProtocol] | None = None,
         on_turn: Callable[[], object] | None = None,
         on_fatal: Callable[[BaseException], object] | None = None,
     ) -> None:
@@ -84,7 +86,7 @@ class Worker:
         outcomes = OutcomeBuffer()
         slots = Slots(sources, config.slots, one_pool=config.one_pool, claim_batch=config.claim_batch)
         runner = Runner(middleware, clock, random, observer, wakeup, slots, outcomes, self._is_fenced, linked)
-        reports = TaskReports(store, runner, wakeup, observer, task_log, new_durable_run, linked)
+        reports = TaskReports(store, runner, wakeup, observer, task_log, new_durable_run, linked, new_stream_run)
         session = WorkerSession(
             config, store, sources, schedules, clock, observer, new_uuid, heartbeat_runner, heartbeat_delegate
         )

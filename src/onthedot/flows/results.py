@@ -19,6 +19,7 @@ from onthedot.errors import Cancel, Reject, ResultExpired, ResultNotStored, Stor
 from onthedot.model.failures import NOT_STORED, decode_failure, encode_reason
 from onthedot.model.flow_names import MEMBER_KEEP, STOP, MemberUuids, is_start_signal, start_signal
 from onthedot.operations.flows import FlowOperations
+from onthedot.operations.streams import with_items
 from onthedot.stores.contract import (
     BATCH,
     Completed,
@@ -113,6 +114,8 @@ class FlowTasks:
             page = numbers[start : start + BATCH]
             records = await self._store.get([uuids.of(number) for number in page])
             for number, member in zip(page, records, strict=True):
+                if member is not None:
+                    member = await with_items(self._store, member)
                 data = _stored_result(uuids.of(number), member, collects=inputs.collects)
                 found[number] = data
                 size += len(data)
@@ -130,7 +133,10 @@ class FlowTasks:
             return ()
         numbers = list(islice(_numbers(inputs.after), page * BATCH, (page + 1) * BATCH))
         uuids = MemberUuids(inputs.flow)
-        records = await self._store.get([uuids.of(number) for number in numbers])
+        records = [
+            record and await with_items(self._store, record)
+            for record in await self._store.get([uuids.of(number) for number in numbers])
+        ]
         return [
             self._value(uuids.of(number), member, collects=inputs.collects)
             for number, member in zip(numbers, records, strict=True)

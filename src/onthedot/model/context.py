@@ -17,6 +17,7 @@ from onthedot.codec.task_failure import TaskFailure
 from onthedot.errors import TaskCancelled
 from onthedot.model.durable_context import DurableContext, DurableRunProtocol, SyncDurableContext
 from onthedot.model.flow_names import MEMBER_KEEP
+from onthedot.model.streams import StreamRunProtocol
 from onthedot.stores.contract import Completed, Effects
 
 if TYPE_CHECKING:
@@ -62,6 +63,10 @@ class ReportSink(Protocol):
         """The steps and waits of a run. TypeError: `verb` cannot be used where the function runs."""
         ...
 
+    def stream_run(self, run: RunState) -> StreamRunProtocol:
+        """The stream of a run whose function is an async generator."""
+        ...
+
 
 class RunState(Struct, eq=False):
     """One run, in the process that calls the function. Its `TaskContext` is created on first use."""
@@ -78,6 +83,7 @@ class RunState(Struct, eq=False):
     remote_error: tuple[BaseException, Requeued | Ended] | None = None
     """The error of another process, and the outcome that was decided there, where the class of the error is known."""
     durable: DurableRunProtocol | None = None  # None: it has used no step and no wait
+    stream: StreamRunProtocol | None = None  # None: its function is no async generator
     arguments: Mapping[str, Any] = MappingProxyType({})  # until the body is decoded
     headers: Headers = NO_HEADERS
     _context: TaskContext | None = None
@@ -165,6 +171,23 @@ class TaskContext(DurableContext):
         if self._run.headers.at is not None:
             return datetime.fromisoformat(self._run.headers.at)
         return from_ms(self._run.record.due)
+
+    @property
+    def streamed(self) -> int:
+        """How many items of a stream are saved; 0 in any other task.
+
+        Reading it before the first ``yield`` continues the stream: the next item follows the saved ones. Otherwise a
+        new run, after a crash, a retry, a sleep or a wait, begins the stream again.
+        """
+        if self._run.stream is None:
+            return 0
+        return self._run.stream.streamed
+
+    async def streamed_items(self) -> list[Any]:
+        """Returns the saved items of a stream; none in any other task. It continues the stream, like `streamed`."""
+        if self._run.stream is None:
+            return []
+        return [self._run.source.decode_result(item) for item in await self._run.stream.items()]
 
     @property
     def deadline(self) -> datetime | None:
@@ -264,6 +287,7 @@ class TaskContext(DurableContext):
         return self._complete(result, connection)
 
     async def _complete(self, result: object, connection: object) -> None:
+        _check_no_stream(self._run)
         outcome = _completed(self._run, result)
         _check_lease(self._run, await self._run.reports.settle_awaited(connection, outcome))
 
@@ -310,6 +334,15 @@ class SyncTaskContext(SyncDurableContext):
 def _completed(run: RunState, result: object) -> Completed:
     data = b"" if result is None else run.source.encode(result)
     return run.completed(data)
+
+
+def _check_no_stream(run: RunState) -> None:
+    """Its unsaved items would be lost: they cannot be saved while your transaction is open, nor after it."""
+    if run.stream is not None:
+        raise TypeError(
+            f'ctx.complete() in "{run.record.source}", a stream: it ends by returning, and its result is its items. '
+            "For work in your transaction write await ctx.step_in(connection, …)"
+        )
 
 
 def _check_lease(run: RunState, verdict: Verdict) -> None:

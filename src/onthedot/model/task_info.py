@@ -12,6 +12,7 @@ from onthedot.codec.body import NO_HEADERS, Headers, Undecodable
 from onthedot.codec.task_failure import TaskFailure
 from onthedot.codec.untyped import decode_untyped, decode_untyped_result
 from onthedot.model.failures import NOT_STORED, decode_failure
+from onthedot.model.streams import streamed_items
 from onthedot.model.task import ResultStatus, Task, TaskInfo, TaskState
 from onthedot.stores.contract import Note, Reason, Record, State
 
@@ -72,6 +73,7 @@ def task_info(
     """decode_result: by the annotation of its function, where the code is known."""
     arguments, headers = decode_body(record)
     status = result_status(record)
+    streamed = streamed_items(record)
     history = record.history
     failure = decode_failure(history.error)
     error: TaskFailure | None = None
@@ -107,7 +109,7 @@ def task_info(
         errors=tuple(error for error in errors if error is not None),
         progress=msgspec.json.decode(progress[-1], type=tuple[float, float]) if progress else None,
         cancel_wanted=history.cancel_requested and not state.ended,
-        result=_result(history.result, decode_result) if status == "stored" else None,
+        result=_result(history.result, decode_result) if status == "stored" and streamed is None else None,
         result_status=status,
         duration=_duration(record),
     )

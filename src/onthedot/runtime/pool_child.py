@@ -38,6 +38,7 @@ from onthedot.model.context import RunState, set_current
 from onthedot.model.durable_context import DurableRunProtocol
 from onthedot.model.error_policy import outcome_for_error
 from onthedot.model.failures import NOT_STORED, encode_failure
+from onthedot.model.streams import StreamRunProtocol
 from onthedot.runtime import runtime
 from onthedot.runtime.user_code import ImportState, enter_location, load_modules, load_script
 from onthedot.stores.capabilities import AsyncTransactions, find_capability
@@ -199,6 +200,9 @@ class PoolChild:
             f'{verb} does not work in executor="process", where "{run.record.source}" runs: call the process task from '
             "an async one with ctx.run"
         )
+
+    def stream_run(self, run: RunState) -> StreamRunProtocol:
+        raise TypeError(f'"{run.record.source}" is a stream, which runs on the event loop of its worker')
 
 
 def _refused_here(record: Record) -> RuntimeError:

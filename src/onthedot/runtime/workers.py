@@ -12,6 +12,7 @@ from onthedot.engine.worker import Worker
 from onthedot.flows.builtin import JoinSource, StopSource
 from onthedot.flows.results import FlowTasks
 from onthedot.flows.steps import DurableRuns
+from onthedot.flows.streams import StreamRuns
 from onthedot.operations.operations import Operations
 from onthedot.runtime.config import RuntimeConfig
 from onthedot.runtime.executors import slots_of
@@ -54,6 +55,7 @@ def new_worker(
         heartbeat_delegate=config.heartbeat_delegate,
         middleware=tuple(runtime.middleware),
         new_durable_run=DurableRuns(store, observer),
+        new_stream_run=StreamRuns(store, observer),
         linked=FlowTasks(store, flows, config.new_uuid, runtime.result_decoder),
         on_turn=runtime.status_counts.mark_stale if runtime.status_counts.watched else None,
         on_fatal=runtime.host.on_failed,

@@ -7,14 +7,16 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from math import ceil
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from onthedot.client.client import ClientConfig, StoreClient
+from onthedot.client.stream_reader import StreamReader
 from onthedot.clock.epoch import from_ms
 from onthedot.clock.manual import ManualClock
 from onthedot.errors import SchedulerStateError
@@ -23,6 +25,8 @@ from onthedot.schedules.definition import resolve_rule
 from onthedot.schedules.stored_rule import after_resume, decode_rule
 from onthedot.stores.contract import ChangeEntry, Lease, Record, Store
 from onthedot.testing.assertions import call_text
+
+T = TypeVar("T")
 
 _FAR = 50 * 365 * 86_400_000.0  # ms: no alarm is that far ahead, but the lease of a session is
 _ENDED = ("succeeded", "failed", "cancelled")
@@ -52,8 +56,15 @@ class BoundedClient(StoreClient):
     async def wait_for_end(self, uuid: str, timeout: float | None) -> Record:
         if timeout is None:
             timeout = self._limits.give_up
-        waiting = asyncio.ensure_future(super().wait_for_end(uuid, timeout))
-        problem = f"task {uuid} has not ended, and nothing runs now"
+        waiting = super().wait_for_end(uuid, timeout)
+        return await self._bounded(waiting, f"task {uuid} has not ended, and nothing runs now")
+
+    async def read_items(self, reader: StreamReader) -> None:
+        waiting = asyncio.wait_for(super().read_items(reader), self._limits.give_up)
+        await self._bounded(waiting, f"task {reader.uuid} has no new items, and nothing runs now")
+
+    async def _bounded(self, coroutine: Coroutine[Any, Any, T], problem: str) -> T:
+        waiting = asyncio.ensure_future(coroutine)
         try:
             while True:
                 await asyncio.wait([waiting], timeout=_MAX_IDLE)
@@ -62,7 +73,7 @@ class BoundedClient(StoreClient):
             if waiting.done():
                 return await waiting
         except TimeoutError as error:
-            problem = str(error)
+            problem = str(error) or problem
         finally:
             waiting.cancel()
         how = "in a test tasks run inside advance(), run_until_idle() and drain(): call one of them first"

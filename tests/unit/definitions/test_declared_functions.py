@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from onthedot import App, BadSchedule, BaseTaskConsumer, CronSchedule, DeclarationError, Task, TaskConsumerRegistry
+from onthedot import (
+    App,
+    BadSchedule,
+    BaseTaskConsumer,
+    CronSchedule,
+    DeclarationError,
+    StreamFunction,
+    Task,
+    TaskConsumerRegistry,
+)
 from onthedot.mq import MessageQueue
 
 
@@ -44,9 +53,31 @@ def test_a_generator_as_a_task_is_refused(app: App, function: Callable[[], Any])
 
 
 @pytest.mark.parametrize("function", [letters, partial(letters, "ab")])
-def test_an_async_generator_as_a_task_is_refused(app: App, function: Callable[[], Any]) -> None:
-    with pytest.raises(DeclarationError, match=r"task 'letters' \(.*\) is an async generator"):
-        app.task(name="letters")(function)
+@pytest.mark.parametrize("executor", ["thread", "process"])
+def test_an_async_generator_in_a_thread_or_process_is_refused(
+    app: App, function: Callable[[], Any], executor: str
+) -> None:
+    with pytest.raises(DeclarationError, match=f"an async generator runs on the event loop; executor='{executor}'"):
+        app.task(name="letters", executor=executor)(function)
+
+
+@pytest.mark.parametrize("function", [letters, partial(letters, "ab")])
+def test_an_async_generator_is_a_stream(app: App, function: Callable[[], Any]) -> None:
+    stream: object = app.task(name="letters", executor="async")(function)
+    assert isinstance(stream, StreamFunction)
+
+
+def test_an_async_generator_as_a_consumer_or_handler_is_refused(app: App) -> None:
+    class Spell(BaseTaskConsumer):
+        name = "spell"
+
+        async def consume(self, task: Task) -> AsyncIterator[str]:
+            yield task.source
+
+    with pytest.raises(DeclarationError, match=r"is an async generator: only a function with @app\.task streams"):
+        app.register(Spell())
+    with pytest.raises(DeclarationError, match=r"is an async generator: only a function with @app\.task streams"):
+        MessageQueue("memory://").register_handler("letters", letters)
 
 
 def test_a_generator_as_a_consumer_or_handler_is_refused(app: App) -> None:
