@@ -82,11 +82,17 @@ class Runner:
         return any(not run.ended for run in self.runs.values())
 
     def adopt_lease(self, lease: Lease) -> bool:
-        """Continues a run under a new lease: a store that has lost its last writes leases a running task again."""
+        """Continues a run under a new lease: a store that has lost its last writes leases a running task again.
+
+        A durable run starts again: steps that it has saved may be lost, and later ones would follow a gap.
+        """
         run = self.runs.get(lease.uuid)
         if run is None or run.stop_cause or run.ended:
             return False
+        is_renewed = run.lease != lease
         run.lease = lease
+        if is_renewed and run.durable is not None:
+            self.cancel(lease.uuid, "lost")
         return True
 
     def holds(self, lease: Lease) -> bool:
