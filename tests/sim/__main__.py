@@ -15,16 +15,19 @@ from tests.sim.search import Search, find_bugs, known_seeds, options_text, run_a
 
 BOUNDS = {"memory": 15, "sqlite": 50}
 """Within so many seeds each planted bug must be found."""
+FLOW_BOUND = 5
+"""The same, for bugs of flows."""
 
 
 def main() -> int:
     given = arguments()
     if given.seed is not None:
-        return replay(Options(given.seed, store=given.store), given.bug, trace=given.trace)
+        return replay(Options(given.seed, store=given.store, flows=given.flows), given.bug, trace=given.trace)
     if given.bug:
         return plant(list(PLANTED) if given.bug == "all" else [given.bug], given)
-    known = [options for options, _ in known_seeds() if options.store == given.store]
-    new = [Options(seed, store=given.store) for seed in range(given.first, given.first + (given.seeds or 150))]
+    known = [options for options, _ in known_seeds() if (options.store, options.flows) == (given.store, given.flows)]
+    seeds = range(given.first, given.first + (given.seeds or 150))
+    new = [Options(seed, store=given.store, flows=given.flows) for seed in seeds]
     return search([*known, *new], given.processes)
 
 
@@ -33,6 +36,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, help="how many seeds, after those of seeds.txt; 150, with --bug fewer")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--store", choices=["memory", "sqlite"], default="memory")
+    parser.add_argument("--flows", action="store_true", help="nodes also add flows, durable tasks and signals")
     parser.add_argument("--bug", choices=[*PLANTED, "all"], help="plant a bug: it must be found")
     parser.add_argument("--seed", type=int, help="replay one seed")
     parser.add_argument("--trace", action="store_true", help="print every call, fault and run of the seed")
@@ -81,9 +85,10 @@ def plant(names: list[str], given: argparse.Namespace) -> int:
 
 
 def _search(name: str, given: argparse.Namespace) -> Search:
-    store = PLANTED[name].store
-    seeds = range(given.first, given.first + (given.seeds or BOUNDS[store]))
-    return Search(name, [Options(seed, store=store) for seed in seeds])
+    bug = PLANTED[name]
+    most = FLOW_BOUND if bug.flows else BOUNDS[bug.store]
+    seeds = range(given.first, given.first + (given.seeds or most))
+    return Search(name, [Options(seed, store=bug.store, flows=bug.flows) for seed in seeds])
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from onthedot import App, AtMost, IntervalSchedule, TaskContext, TaskFunction, current_task
+from onthedot.engine.suspension import Suspension
 
 LANE_CAP = 2
 CAPS = {"limited": 2, "single": 1}
@@ -26,7 +27,7 @@ class RunEvents:
     """Receives the start and the end of every run, for the run log."""
 
     began: Callable[[TaskContext], None]
-    ended: Callable[[TaskContext, bool], None]  # True: it has raised an error
+    ended: Callable[[TaskContext, bool], None]  # True: it has raised an error, or waits
 
 
 Tasks = dict[str, TaskFunction[..., Any, Any]]
@@ -104,7 +105,7 @@ def new_app(lease: float, events: RunEvents) -> tuple[App, Tasks]:  # noqa: C901
         raised = False
         try:
             return await call()
-        except Boom:
+        except (Exception, Suspension):
             raised = True
             raise
         finally:

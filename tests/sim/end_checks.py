@@ -16,6 +16,7 @@ from tests.sim.node import Node, World
 from tests.sim.planted_bugs import POLL
 
 _EXPIRING = frozenset({"single"})
+_FAILING = frozenset({"failing", "fragile"})
 
 
 @dataclass(eq=False)
@@ -52,12 +53,19 @@ class EndChecks:
             source = self.check.sources[uuid]
             if state == "succeeded" and source in self.bad_sources:
                 self.check.report("I11", f"{source} {uuid} has succeeded")
-            if state == "failed" and source != "failing" and source not in self.bad_sources:
+            if state == "failed" and source not in _FAILING and source not in self.bad_sources:
                 self.check.report("I1", f"{source} {uuid} has failed, and was not made to")
-            if state == "cancelled" and uuid not in self.world.cancelled and source not in _EXPIRING:
+            if state == "cancelled" and source not in _EXPIRING and not self._may_be_cancelled(uuid):
                 self.check.report("I1", f"{source} {uuid} was cancelled by nobody")
         self._check_children()
         self._check_windows()
+        for difference in self.world.losses.differences():
+            self.check.report("loss", difference)
+
+    def _may_be_cancelled(self, uuid: str) -> bool:
+        cancelled = self.world.cancelled
+        flows = self.world.flows
+        return uuid in cancelled or (flows is not None and flows.may_be_cancelled(uuid, cancelled))
 
     def _check_children(self) -> None:
         sources = self.check.sources

@@ -15,6 +15,7 @@ from tests.sim.clock import SimClock
 from tests.sim.faults import Faults
 from tests.sim.invariants import ExecutedCall, StoreCheck
 from tests.sim.loop import SimLoop
+from tests.sim.loss_check import LossCheck
 
 NETWORK = "network"
 """The node of requests that are under way: they arrive although their sender has died."""
@@ -23,7 +24,7 @@ PATIENCE = 4.0  # seconds after which a caller gives up
 VERBS = frozenset(
     """
     add turn note cancel lift adopt revive heartbeat close_session put_schedules put_limits fire delete_schedules purge
-    get find notes tally position schedules limits sessions changes
+    signal subscribe get find notes tally position schedules limits sessions changes signals counters
     """.split()  # noqa: SIM905 -- read as a block
 )
 
@@ -46,6 +47,7 @@ class Network:
         self.faults = faults
         self.server = server
         self._check = check
+        self.losses: LossCheck = LossCheck()
         self.trace: Callable[[str, str], None] | None = None
         self._streams: list[FaultHints] = []
 
@@ -155,6 +157,8 @@ class FaultStore:
         finally:
             timer.cancel()
         self._time = (now, loop.time())
+        if verb == "turn" and result.claim is not None:
+            self._network.losses.received(self._node, result.claim)
         return result
 
     def hints(self, session: str) -> FaultHints:

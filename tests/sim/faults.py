@@ -32,7 +32,9 @@ OF_STORE = {
 }
 """The kinds that apply to each store. Processes of one machine share its clock, and no network is between them."""
 
-_LATE = frozenset({"turn", "heartbeat", "add", "cancel", "close_session", "fire", "put_schedules", "put_limits"})
+_LATE = frozenset(
+    "turn heartbeat add note cancel revive signal close_session fire put_schedules put_limits".split()  # noqa: SIM905
+)
 MAX_LATE = 12.0  # seconds
 _SLOW = 0.1  # seconds that a request and its reply take at most, together
 

@@ -12,6 +12,7 @@ from onthedot.stores.contract import (
     Added,
     ChangePage,
     ClaimResult,
+    Counter as StoredCounter,
     FireRequest,
     Lease,
     LeasedTasks,
@@ -24,8 +25,7 @@ from onthedot.stores.contract import (
 )
 from tests.sim.app import CAPS, LANE_CAP, RATE
 from tests.sim.clock import SimClock
-
-ENDED = ("succeeded", "failed", "cancelled")
+from tests.sim.flow_checks import ENDED, FlowCheck
 
 
 class Violation(Exception):
@@ -45,6 +45,8 @@ class Inspected(Protocol):
     async def changes(self, after: str, limit: int) -> ChangePage: ...
     async def schedules(self) -> Sequence[Schedule]: ...
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page: ...
+    async def get(self, uuids: Sequence[str]) -> Sequence[Record | None]: ...
+    async def counters(self, names: Sequence[str]) -> Sequence[StoredCounter]: ...
 
 
 class ExecutedCall(NamedTuple):
@@ -76,6 +78,8 @@ class StoreCheck:
 
     def __post_init__(self) -> None:
         self._cursor = run_without_loop(self.store.changes("", 1)).cursor
+        self.flows: FlowCheck = FlowCheck(lambda: self.store, self.clock, self.report)
+        self._revived: set[str] = set()
         self.states: dict[str, str] = {}
         self.sources: dict[str, str] = {}
         self._holders: dict[str, Lease] = {}
@@ -109,7 +113,11 @@ class StoreCheck:
                 case "add":
                     self._note_tasks(call.args[0])
                     self._check_added(call.args[0], call.result)
+                case "revive":
+                    self._revived.update(call.result)
         self._follow()
+        if calls:
+            self.flows.committed([call.verb for call in calls], calls[-1].result)
         for call in calls:
             match call.verb:
                 case "turn":
@@ -134,13 +142,15 @@ class StoreCheck:
         self._restored = set(copy.holders.values())
         self._has_limits = copy.has_limits
         self._schedules = {schedule.name: schedule for schedule in run_without_loop(store.schedules())}
-        self.states.clear()
+        records: list[Record] = []
         after: str | None = ""
         while after is not None:
             page = run_without_loop(store.find({}, after or None, 500))
-            self.states.update({record.uuid: record.state for record in page.rows})
-            self.sources.update({record.uuid: record.source for record in page.rows})
+            records += page.rows
             after = page.after
+        self.states = {record.uuid: record.state for record in records}
+        self.sources.update({record.uuid: record.source for record in records})
+        self.flows.reload(records)
         self._absent -= self.states.keys()  # stored in the older state
         self._running = {uuid: self.sources[uuid] for uuid, state in self.states.items() if state == "running"}
         self._ends = Counter(uuid for uuid, state in self.states.items() if state in ENDED)
@@ -159,10 +169,12 @@ class StoreCheck:
                 self.report("I3", f"the holder of a lease was refused ({verdict}): {outcome.lease}")
             if verdict == "ok":
                 self._holders.pop(uuid, None)
+                self.flows.note_outcome(outcome)
                 if outcome.effects is not None:
                     self._note_tasks(outcome.effects.tasks)
 
     def _note_tasks(self, tasks: Sequence[NewTask]) -> None:
+        self.flows.note_tasks(tasks)
         for task in tasks:
             self._lanes.setdefault(task.uuid, task.lane)
 
@@ -198,8 +210,13 @@ class StoreCheck:
     def _transition(self, uuid: str, source: str, state: str) -> None:
         if uuid in self._absent:
             self.report("I12", f"{source} {uuid} was stored after its add had raised")
+        before = self.states.get(uuid)
+        self.flows.transition(uuid, source, before, state)
         self.states[uuid] = state
         self.sources[uuid] = source
+        if before in ENDED and uuid in self._revived:
+            self._revived.discard(uuid)
+            self._ends[uuid] = 0
         if state == "running":
             self._running[uuid] = source
             if source == "rated":

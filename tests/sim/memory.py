@@ -18,6 +18,7 @@ from tests.sim.fault_store import NETWORK, FaultStore, Network
 from tests.sim.faults import Faults, NodeFault
 from tests.sim.invariants import Report, StoreCheck, StoreCopy
 from tests.sim.loop import SimLoop
+from tests.sim.loss_check import LossCheck
 
 
 class SimMemoryStore(MemoryStore):
@@ -73,6 +74,7 @@ class MemoryServer:
         server = self._wrapped()
         self.check: StoreCheck = StoreCheck(server, clock, report)
         self.network = Network(loop, clock, faults, server, self.check)
+        self.losses: LossCheck = self.network.losses
         self.on_lost: Callable[[], None] | None = None
 
     def _wrapped(self) -> Any:

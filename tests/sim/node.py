@@ -13,13 +13,17 @@ from onthedot import App, TaskContext
 from onthedot.engine.worker import Worker
 from onthedot.errors import StoreError
 from onthedot.observability.logs import LogObserver
-from onthedot.stores.contract import Store
+from onthedot.stores.contract import Store, StoreIdentity
 from tests.sim.app import RunEvents, Tasks, new_app
 from tests.sim.clock import SimClock
+from tests.sim.flow_acts import FlowActor, FlowWorld
+from tests.sim.flow_app import add_flow_tasks
 from tests.sim.ids import stream, uuids
 from tests.sim.invariants import RunLog, RunStart
 from tests.sim.loop import SimLoop
+from tests.sim.loss_check import LossCheck
 
+_FLOWS = 0.8  # of what a node does is about flows, with `--flows`
 _RETRY = 0.5  # seconds between two tries to start
 _MAX_STOP = 20.0  # seconds in which the process is not paused: stop_timeout, grace, the last turn, closing the session
 
@@ -27,12 +31,18 @@ _MAX_STOP = 20.0  # seconds in which the process is not paused: stop_timeout, gr
 class SimObserver(LogObserver):
     """Notes errors of the loops; writes nothing."""
 
-    def __init__(self, clock: SimClock, on_error: Callable[[str, BaseException], None]) -> None:
+    def __init__(
+        self, clock: SimClock, on_error: Callable[[str, BaseException], None], on_data_lost: Callable[[], None]
+    ) -> None:
         super().__init__(None, clock=clock)
         self._on_error = on_error
+        self._on_data_lost = on_data_lost
 
     def store_failed(self, operation: str, error: BaseException) -> None:
         self._on_error(operation, error)
+
+    def data_lost(self, store: str, before: StoreIdentity, after: StoreIdentity) -> None:
+        self._on_data_lost()
 
 
 @dataclass(eq=False)
@@ -52,12 +62,14 @@ class World:
     on_refused: Callable[[str, bool | None], None]  # an add has raised; None: it may be stored
     is_lost: Callable[[str], bool]  # the data were replaced while the reply of its add was under way
     note: Callable[[str, str], None]  # a line of the trace
+    losses: LossCheck
     worker_factory: Callable[..., Worker] = Worker
     poll_interval: float = 5.0
     max_skew: float = 60_000.0  # ms between the clock of a node and that of the store
     acknowledged: dict[str, str] = field(default_factory=dict)  # uuid → source
     cancelled: set[str] = field(default_factory=set)
     adding: bool = True
+    flows: FlowWorld | None = None  # None: nodes add plain tasks only
 
 
 class Node:
@@ -100,8 +112,12 @@ class Node:
     def _new_app(self, name: str) -> tuple[App, Tasks]:
         world = self._world
         app, tasks = new_app(world.lease, RunEvents(self._began, self._ended))
+        if world.flows is not None:
+            tasks |= add_flow_tasks(app, world.flows.events())
         runtime = app.runtime
-        observer = SimObserver(self.clock, lambda where, error: world.on_error(name, where, error))
+        observer = SimObserver(
+            self.clock, lambda where, error: world.on_error(name, where, error), lambda: world.losses.reported(name)
+        )
         runtime.use(
             replace(
                 runtime.config,
@@ -140,6 +156,7 @@ class Node:
         loop = self._world.loop
         began = loop.time() - loop.pauses[self.name]
         await self.app.runtime.host.stop()
+        self._world.losses.worker_ended(self.name)
         took = loop.time() - loop.pauses[self.name] - began
         if took > _MAX_STOP:
             self._world.run_log.report("stop", f"{self.name} took {took:.1f} s to stop")
@@ -151,10 +168,26 @@ class Node:
         await self.app.schedules.pause(name)
 
     async def _act(self, chance: Random) -> None:
-        if chance.random() < 0.1 and self._world.acknowledged:
+        if self._world.flows is not None and chance.random() < _FLOWS:
+            await self._act_on_flows(self._world.flows, chance)
+        elif chance.random() < 0.1 and self._world.acknowledged:
             await self._cancel(chance)
         else:
             await self._add(chance)
+
+    async def _act_on_flows(self, flows: FlowWorld, chance: Random) -> None:
+        actor = FlowActor(flows, self.app, self.tasks, self._world.cancelled)
+        try:
+            uuid = await actor.act(chance)
+        except StoreError as error:
+            for each in error.uuids:
+                self._world.on_refused(each, error.stored)
+        else:
+            if uuid is not None and not self._world.is_lost(uuid):
+                self._world.acknowledged[uuid] = "a flow"
+
+    async def send_last_signals(self, flows: FlowWorld) -> None:
+        await flows.send_last_signals(self.app)
 
     async def _cancel(self, chance: Random) -> None:
         uuid = chance.choice(list(self._world.acknowledged)[-20:])

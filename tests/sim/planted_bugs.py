@@ -30,6 +30,7 @@ from onthedot.stores.memory.tables import MemoryTables
 from onthedot.stores.rules.task_tables import LeasedRecord
 from onthedot.stores.sqlite.request_thread import Request, answer
 from tests.sim.clock import SimClock
+from tests.sim.flow_bugs import FLOW_BUGS
 from tests.sim.memory import SimMemoryStore
 from tests.sim.sqlite import SimFsync, SimPresence, SimWriter
 
@@ -244,6 +245,14 @@ class OutcomeNotIsolated(WrappedStore):
         return result
 
 
+class IdentityIgnored(WrappedStore):
+    """B8: the worker does not notice that the data were replaced."""
+
+    async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
+        result: TurnResult = await self._inner.turn(session, outcomes, request)
+        return result if result.claim is None else replace(result, claim=replace(result.claim, identity=None))
+
+
 class ReplyBeforeCommit(WrappedStore):
     """An add is acknowledged, and written afterwards."""
 
@@ -343,6 +352,7 @@ class PlantedBug:
     poll_interval: float = POLL
     store: str = "memory"
     parts: Mapping[str, Any] = field(default_factory=dict)  # of the SQLite store, by name
+    flows: bool = False  # nodes also add flows
 
 
 def _on_tables(tables: type[MemoryTables]) -> Wrap:
@@ -371,6 +381,7 @@ PLANTED = {
         PlantedBug("due-by-client-clock", client=DueByClientClock),
         PlantedBug("children-apart", client=ChildrenApart),
         PlantedBug("outcome-not-isolated", client=OutcomeNotIsolated),
+        PlantedBug("identity-ignored", client=IdentityIgnored),
         PlantedBug("reply-before-commit", client=ReplyBeforeCommit, store="sqlite"),
         PlantedBug("reply-before-sync", parts={"fsync": ReplyBeforeSync}, store="sqlite"),
         PlantedBug("sequences-after-commit", parts={"writer": SequencesAfterCommit}, store="sqlite"),
@@ -379,5 +390,6 @@ PLANTED = {
         PlantedBug("wake-up-cleared-late", worker_factory=clears_wake_up_late),
         PlantedBug("claim-after-fencing", worker_factory=claims_after_fencing),
         PlantedBug("hints-without-poll", poll_interval=100_000.0),
+        *(PlantedBug(name, server=_on_tables(tables), flows=True) for name, tables in FLOW_BUGS.items()),
     )
 }

@@ -14,6 +14,7 @@ from tests.sim.clock import SimClock
 from tests.sim.end_checks import EndChecks, QuietPhase
 from tests.sim.fault_store import PATIENCE
 from tests.sim.faults import KINDS, MAX_LATE, OF_STORE, Faults, NodeFault
+from tests.sim.flow_acts import FlowWorld
 from tests.sim.ids import stream
 from tests.sim.invariants import RunLog, RunStart, StoreCheck, Violation
 from tests.sim.loop import SimLoop
@@ -32,6 +33,7 @@ class Options:
     nodes: int = 0  # 0: the seed decides
     seconds: float = 25.0
     store: str = "memory"
+    flows: bool = False  # nodes also add flows, durable tasks and signals
 
 
 @dataclass
@@ -78,10 +80,13 @@ class Scenario:
             self.check.refused,
             self.check.is_lost,
             self._note,
+            self._stores.losses,
             bug.worker_factory,
             bug.poll_interval,
             self._stores.max_skew,
         )
+        if options.flows:
+            self.world.flows = FlowWorld(self.check)
         self.nodes = [Node(self.world, index) for index in range(nodes)]
 
     def _new_stores(self) -> MemoryServer | SqliteFile:
@@ -169,6 +174,8 @@ class Scenario:
         ended_at = self.loop.time()
         ends = EndChecks(self.world, self.check, self._stores.bad_sources)
         await ends.await_ends(self.world.acknowledged)
+        if self.world.flows is not None:
+            await ends.await_ends(self.world.flows.unfinished())
         await ends.await_schedule()
         ends.check_ends()
         # Calls from the time of the faults may still be executed, or wait for a reply.
@@ -186,6 +193,13 @@ class Scenario:
         for node in self.nodes:
             self.loop.resume(node.name)
             self._start_again(node)
+        if self.world.flows is not None:
+            self.loop.spawn(self.nodes[0].name, self._send_last_signals(self.world.flows))
+
+    async def _send_last_signals(self, flows: FlowWorld) -> None:
+        """When calls from the time of the faults are over: a waiting task may be added until then."""
+        await asyncio.sleep(MAX_LATE + PATIENCE)
+        await self.nodes[0].send_last_signals(flows)
 
     # -- faults of nodes
 

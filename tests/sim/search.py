@@ -35,13 +35,16 @@ def parse_options(text: str) -> Options:
     left_out = given.get("without", "").split(",")
     kinds = tuple(kind for kind in KINDS if kind not in left_out)
     nodes = int(given.get("nodes", 0))
-    return Options(int(seed), kinds, nodes, float(given.get("seconds", 25)), given.get("store", "memory"))
+    seconds = float(given.get("seconds", 25))
+    return Options(int(seed), kinds, nodes, seconds, given.get("store", "memory"), "flows" in given)
 
 
 def options_text(options: Options) -> str:
     """The text of which `parse_options` makes the same options."""
     left_out = [kind for kind in KINDS if kind in OF_STORE[options.store] and kind not in options.kinds]
     text = f"{options.seed} store={options.store} nodes={options.nodes} seconds={options.seconds:g}"
+    if options.flows:
+        text += " flows=yes"
     return f"{text} without={','.join(left_out)}" if left_out else text
 
 

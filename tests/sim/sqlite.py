@@ -27,6 +27,7 @@ from tests.sim.faults import Faults, NodeFault
 from tests.sim.ids import stream
 from tests.sim.invariants import ExecutedCall, Report, StoreCheck
 from tests.sim.loop import NODE, SimLoop
+from tests.sim.loss_check import LossCheck
 
 _CALL: ContextVar[tuple[str, tuple[Any, ...]] | None] = ContextVar("call", default=None)
 _FRAME = 24 + 4096  # bytes of a frame in the WAL
@@ -74,6 +75,7 @@ class SqliteFile:
         self.clock = clock
         self.faults = faults
         self.chance: Random = stream(seed, "disk")
+        self.losses: LossCheck = LossCheck()  # none: the file stays
         self.trace: Callable[[str, str], None] | None = None
         self.on_killed: Callable[[str], None] | None = None
         self.notifiers: dict[str, SimNotifier] = {}  # by session
@@ -422,3 +424,9 @@ class SqliteView:
 
     async def find(self, where: Any, after: str | None, limit: int) -> Any:
         return self._reads.find(where, after, limit)
+
+    async def get(self, uuids: Any) -> Any:
+        return self._reads.get(uuids)
+
+    async def counters(self, names: Any) -> Any:
+        return self._reads.counters(names)

@@ -25,6 +25,11 @@ def test_no_seed_violates_an_invariant_on_the_sqlite_store() -> None:
     simulate("--seeds", "20", "--store", "sqlite")
 
 
+@pytest.mark.parametrize(("store", "seeds"), [("memory", "60"), ("sqlite", "10")])
+def test_no_seed_violates_an_invariant_of_flows(store: str, seeds: str) -> None:
+    simulate("--flows", "--seeds", seeds, "--store", store)
+
+
 def test_every_planted_bug_is_found() -> None:
     simulate("--bug", "all")
 
