@@ -79,7 +79,7 @@ class StoreCheck:
     def __post_init__(self) -> None:
         self._cursor = run_without_loop(self.store.changes("", 1)).cursor
         self.flows: FlowCheck = FlowCheck(lambda: self.store, self.clock, self.report)
-        self._revived: set[str] = set()
+        self.revived: set[str] = set()  # tasks that a node has retried: they may run and end again
         self.states: dict[str, str] = {}
         self.sources: dict[str, str] = {}
         self._holders: dict[str, Lease] = {}
@@ -114,7 +114,7 @@ class StoreCheck:
                     self._note_tasks(call.args[0])
                     self._check_added(call.args[0], call.result)
                 case "revive":
-                    self._revived.update(call.result)
+                    self.revived.update(call.result)
         self._follow()
         if calls:
             self.flows.committed([call.verb for call in calls], calls[-1].result)
@@ -214,8 +214,7 @@ class StoreCheck:
         self.flows.transition(uuid, source, before, state)
         self.states[uuid] = state
         self.sources[uuid] = source
-        if before in ENDED and uuid in self._revived:
-            self._revived.discard(uuid)
+        if before in ENDED and state not in ENDED and uuid in self.revived:
             self._ends[uuid] = 0
         if state == "running":
             self._running[uuid] = source
@@ -335,7 +334,8 @@ class RunLog:
         if early > 0.001:
             self.report("I9", f"{run.source} {run.uuid} started {early:.3f} ms early")
         earlier = self.starts[run.uuid]
-        if earlier and not earlier[-1].raised and not self.is_justified(earlier[-1]):
+        is_expected = not earlier or earlier[-1].raised or run.uuid in self.check.revived
+        if not is_expected and not self.is_justified(earlier[-1]):
             self.report("I4", f"{run.source} {run.uuid} ran again on {run.node} without a fault: {earlier[-1]}")
         earlier.append(run)
         self._active[run.uuid].append(run)

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from onthedot.engine.note_batcher import NoteBatcher
 from onthedot.engine.repeated_calls import RepeatedCalls
-from onthedot.errors import Reject, StepChanged, TaskCancelled
+from onthedot.errors import Reject, StepChanged
 from onthedot.model.context import RunState
+from onthedot.model.error_policy import LeaseLost
 from onthedot.model.saved_steps import WAIT, SavedStep, decode_step, encode_step, step_name, until_key
 from onthedot.model.value_errors import InvalidOption
 from onthedot.stores.capabilities import AsyncNotes, SyncNotes, capability, find_capability
@@ -178,8 +179,8 @@ class StepJournal:
             )
         return data
 
-    def _lost(self) -> TaskCancelled:
-        return TaskCancelled("its lease is lost: another worker has it by now", self._run.record.uuid)
+    def _lost(self) -> LeaseLost:
+        return LeaseLost(self._run.record.uuid)
 
     def _add(self, key: str, step: SavedStep, size: int) -> None:
         self._saved[key] = step

@@ -16,6 +16,7 @@ from onthedot.codec.body import NO_HEADERS, Headers
 from onthedot.codec.task_failure import TaskFailure
 from onthedot.errors import TaskCancelled
 from onthedot.model.durable_context import DurableContext, DurableRunProtocol, SyncDurableContext
+from onthedot.model.error_policy import LeaseLost
 from onthedot.model.flow_names import MEMBER_KEEP
 from onthedot.model.streams import StreamRunProtocol
 from onthedot.stores.contract import Completed, Effects
@@ -347,7 +348,7 @@ def _check_no_stream(run: RunState) -> None:
 
 def _check_lease(run: RunState, verdict: Verdict) -> None:
     if verdict == "lost":
-        raise TaskCancelled("its lease is lost: another worker has it by now", run.record.uuid)
+        raise LeaseLost(run.record.uuid)
 
 
 def current_task() -> TaskContext:

@@ -11,6 +11,13 @@ from onthedot.model.options import ResolvedOptions
 from onthedot.stores.contract import Ended, Lease, Outcome, Record, Requeued
 
 
+class LeaseLost(TaskCancelled):
+    """Another worker has the task by now, or the store has lost it. What this run does, does not count."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__("its lease is lost: another worker has it by now", task)
+
+
 def outcome_for_error(
     error: BaseException, record: Record, lease: Lease, options: ResolvedOptions, random: randomness.Random
 ) -> tuple[Outcome, BaseException]:
@@ -36,6 +43,8 @@ def classify_error(
         return cancelled_outcome(record, lease, options, error.reason or "Cancel")
     if is_a(error, Reject) or is_a(error, StepChanged):
         return failed_outcome(error, record, lease, options)
+    if is_a(error, LeaseLost) and error.task == record.uuid:
+        return Requeued(lease, None, counted=False)  # refused, unless an older state is restored that knows the lease
     if is_a(error, TaskCancelled) and error.task == record.uuid:  # its own, from raise_if_cancelled()
         return cancelled_outcome(record, lease, options, error.reason)
     if is_a(error, Retry) and error.after is not None:

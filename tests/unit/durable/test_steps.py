@@ -323,7 +323,8 @@ async def test_step_of_a_run_that_lost_its_lease_is_not_saved(app: App) -> None:
 
     @app.task
     async def order() -> None:
-        store.note = lost  # type: ignore[method-assign, assignment]
+        if not seen:
+            store.note = lost  # type: ignore[method-assign, assignment]
         try:
             await current_task().step("charge", list)
         except TaskCancelled as error:
@@ -333,9 +334,9 @@ async def test_step_of_a_run_that_lost_its_lease_is_not_saved(app: App) -> None:
             store.note = note  # type: ignore[method-assign]
 
     async with app.running():
-        with pytest.raises(TaskCancelled):
-            await (await order.enqueue()).result(10)
-    assert "its lease is lost" in seen[0]
+        await (await order.enqueue()).result(10)
+    (error,) = seen
+    assert "its lease is lost" in error
 
 
 async def test_class_is_a_function_that_returns_its_objects(app: App) -> None:
