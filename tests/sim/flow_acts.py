@@ -37,7 +37,6 @@ class FlowWorld:
         return FlowEvents(
             lambda text: self.check.report("flows", text),
             lambda task, name: self.flow_check.stepped(task, name),
-            lambda task, name: self.flow_check.saved(task, name),
             lambda uuid: self._flow_of(uuid) in self.mended,
         )
 

@@ -20,13 +20,11 @@ SIGNALS_TAKEN = 2
 class FlowEvents:
     """Receives what the tasks see.
 
-    violated: a value is wrong. stepped: the function of a step runs. saved: a step has returned. is_mended: a task of
-    `fragile` succeeds now.
+    violated: a value is wrong. stepped: the function of a step runs. is_mended: a task of `fragile` succeeds now.
     """
 
     violated: Callable[[str], None]
     stepped: Callable[[TaskContext, str], None]
-    saved: Callable[[TaskContext, str], None]
     is_mended: Callable[[str], bool]
 
 
@@ -93,7 +91,6 @@ def _add_durable_tasks(app: App, events: FlowEvents) -> Tasks:
         ctx = current_task()
         if await ctx.step(name, once, name) != name:
             events.violated(f"step {name} of {ctx.uuid} has another result")
-        events.saved(ctx, name)
 
     @app.task
     async def stepping(number: int) -> int:

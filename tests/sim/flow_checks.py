@@ -11,8 +11,10 @@ from onthedot import TaskContext
 from onthedot.client.portal import run_without_loop
 from onthedot.stores.contract import (
     Counter as StoredCounter,
+    Lease,
     Links,
     NewTask,
+    Note,
     Outcome,
     Record,
     Suspended,
@@ -152,15 +154,18 @@ class FlowCheck:
 
     # -- steps
 
-    def stepped(self, task: TaskContext, name: str) -> None:
-        saved = self._saved.get((task.uuid, name))
-        if saved is not None and task.fence > saved:
-            self.report(
-                "steps", f"step {name} of {task.uuid} runs under fence {task.fence}, and was saved under {saved}"
-            )
+    def note_steps(self, notes: Sequence[Note], refused: Sequence[Lease]) -> None:
+        """The store has saved steps."""
+        for note in notes:
+            if note.kind == "step" and note.lease not in refused:
+                self._saved.setdefault((note.lease.uuid, note.name), note.lease.fence)
 
-    def saved(self, task: TaskContext, name: str) -> None:
-        self._saved.setdefault((task.uuid, name), task.fence)
+    def stepped(self, task: TaskContext, name: str) -> None:
+        """The function of a step runs, for the first time in its run."""
+        saved = self._saved.get((task.uuid, f"{name}#1"))
+        if saved is not None and task.fence > saved:
+            text = f"runs under fence {task.fence}, and was saved under {saved}"
+            self.report("steps", f"step {name} of {task.uuid} {text}")
 
     # -- at the end
 

@@ -105,16 +105,7 @@ class StoreCheck:
     def committed(self, calls: Sequence[ExecutedCall]) -> None:
         """The calls of one transaction are visible."""
         for call in calls:
-            match call.verb:
-                case "turn":
-                    self._check_verdicts(call.args[1], call.result, call.expected)
-                case "fire":
-                    self._check_fires(call.args[0], call.result)
-                case "add":
-                    self._note_tasks(call.args[0])
-                    self._check_added(call.args[0], call.result)
-                case "revive":
-                    self.revived.update(call.result)
+            self._check_call(call)
         self._follow()
         if calls:
             self.flows.committed([call.verb for call in calls], calls[-1].result)
@@ -128,6 +119,21 @@ class StoreCheck:
                     self._check_schedules()
                 case "put_limits":
                     self._has_limits = True
+
+    def _check_call(self, call: ExecutedCall) -> None:
+        """Before its changes are read."""
+        match call.verb:
+            case "turn":
+                self._check_verdicts(call.args[1], call.result, call.expected)
+            case "fire":
+                self._check_fires(call.args[0], call.result)
+            case "add":
+                self._note_tasks(call.args[0])
+                self._check_added(call.args[0], call.result)
+            case "note":
+                self.flows.note_steps(call.args[0], call.result)
+            case "revive":
+                self.revived.update(call.result)
 
     def copy(self) -> StoreCopy:
         """What is known of the store now, for a later `reload`."""

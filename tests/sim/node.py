@@ -100,7 +100,11 @@ class Node:
         self.is_stopping = False
         skew = self._chance.uniform(-1, 1) if self._index else 0.0  # the first one declares the first window
         self.clock = SimClock(self._world.loop, skew * self._world.max_skew)
-        self._world.loop.spawn(self.name, self._live(self.name))
+        self._world.loop.spawn(self.name, self._live(self.name)).add_done_callback(self._on_end)
+
+    def _on_end(self, life: asyncio.Task[Any]) -> None:
+        """Only a crash ends a life."""
+        self._world.run_log.report("node", f"{self.name} has ended: {life.exception()!r}")
 
     def crash(self) -> None:
         self.is_up = False

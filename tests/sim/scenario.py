@@ -174,16 +174,20 @@ class Scenario:
         ended_at = self.loop.time()
         ends = EndChecks(self.world, self.check, self._stores.bad_sources)
         await ends.await_ends(self.world.acknowledged)
-        if self.world.flows is not None:
-            await ends.await_ends(self.world.flows.unfinished())
         await ends.await_schedule()
+        if self.world.flows is not None:
+            await self._await_calls(ended_at)
+            await ends.await_ends(self.world.flows.unfinished())
         ends.check_ends()
-        # Calls from the time of the faults may still be executed, or wait for a reply.
-        await asyncio.sleep(max(0.0, ended_at + MAX_LATE + PATIENCE - self.loop.time()))
+        await self._await_calls(ended_at)
         self._note("world", "the quiet phase begins")
         self._is_quiet = True
         chance = stream(self._options.seed, "quiet")
         await QuietPhase(self.nodes, ends, self.run_log, self.store_clock, chance).run()
+
+    async def _await_calls(self, ended_at: float) -> None:
+        """Calls from the time of the faults may still be executed, or wait for a reply."""
+        await asyncio.sleep(max(0.0, ended_at + MAX_LATE + PATIENCE - self.loop.time()))
 
     def _end_faults(self) -> None:
         self._note("world", "the faults end")

@@ -231,6 +231,9 @@ class SimReader(InlineThread, ReaderThread):
         super().__init__(*args)
         self.drive(file)
 
+    def is_gone(self, process: str) -> bool:
+        return process in self._file.dead
+
 
 class SimWriter(InlineThread, WriterThread):
     def __init__(self, file: SqliteFile, node: str, *args: Any, **kwargs: Any) -> None:
@@ -411,7 +414,7 @@ class SqliteView:
     def __init__(self, path: str) -> None:
         self._db = connect(path)
         app = app_of(self._db, "sim")
-        self._reads = SqliteReads(self._db, app, Path(f"{path}-sessions"))
+        self._reads = SqliteReads(self._db, app, lambda _: False)
 
     def close(self) -> None:
         self._db.close()

@@ -48,10 +48,11 @@ _END = 2**62
 
 
 class SqliteReads:
-    def __init__(self, db: sqlite3.Connection, app: int, presences: Path) -> None:
+    def __init__(self, db: sqlite3.Connection, app: int, is_gone: Callable[[str], bool]) -> None:
+        """is_gone: whether a process has died."""
         self.db = db
         self._app = app
-        self._presences = presences
+        self._is_gone = is_gone
         self.now: float = 0.0  # of the current request
 
     def get(self, uuids: Sequence[str]) -> list[Record | None]:
@@ -147,7 +148,7 @@ class SqliteReads:
     def sessions(self) -> dict[str, bytes]:
         workers = self.db.execute(SQL["workers"], (self._app, self.now)).fetchall()
         processes = {process for _, process, _ in workers}
-        dead = {process for process in processes if is_gone(self._presences, process)}
+        dead = {process for process in processes if self._is_gone(process)}
         return {name: info for name, process, info in workers if process not in dead}
 
     def changes(self, after: str, limit: int) -> ChangePage:
@@ -176,6 +177,10 @@ class ReaderThread(RequestThread[SqliteReads]):
         self._reads: SqliteReads | None = None
         self._inode = 0
 
+    def is_gone(self, process: str) -> bool:
+        """Of the machine; a simulation has another."""
+        return is_gone(Path(f"{self.path}-sessions"), process)
+
     def work(self, calls: list[Request[SqliteReads]]) -> None:
         for call in calls:
             if not call.take():
@@ -201,7 +206,7 @@ class ReaderThread(RequestThread[SqliteReads]):
                 db.close()
                 raise StoreUnavailable(f"{self.path} is not open")
             (number,) = app
-            self._reads = SqliteReads(db, number, Path(f"{self.path}-sessions"))
+            self._reads = SqliteReads(db, number, self.is_gone)
             self._inode = inode(self.path)
         return self._reads
 
