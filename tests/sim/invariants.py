@@ -166,14 +166,16 @@ class StoreCheck:
     # -- settle
 
     def _check_verdicts(self, outcomes: Sequence[Outcome], turn: TurnResult, expected: Sequence[bool]) -> None:
+        settled: set[Lease] = set()  # by an earlier outcome of this turn: an older state may give out the same lease
         for outcome, verdict, is_held in zip(outcomes, turn.verdicts, expected, strict=True):
             uuid = outcome.lease.uuid
             if verdict == "ok" and not is_held:
                 holder = self._holders.get(uuid)
                 self.report("I3", f"a stale lease has settled: {outcome.lease}, held by {holder}")
-            if verdict != "ok" and is_held:
+            if verdict != "ok" and is_held and outcome.lease not in settled:
                 self.report("I3", f"the holder of a lease was refused ({verdict}): {outcome.lease}")
             if verdict == "ok":
+                settled.add(outcome.lease)
                 self._holders.pop(uuid, None)
                 self.flows.note_outcome(outcome)
                 if outcome.effects is not None:
