@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-GOOD = [HERE / "use_ok.py", HERE / "use_flows_ok.py"]
-BAD = [HERE / "use_bad.py", HERE / "use_flows_bad.py"]
+GOOD = [HERE / "use_ok.py", HERE / "use_flows_ok.py", HERE / "use_streams_ok.py"]
+BAD = [HERE / "use_bad.py", HERE / "use_flows_bad.py", HERE / "use_streams_bad.py"]
 
 pytestmark = [
     pytest.mark.timeout(300),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import msgspec
@@ -128,9 +128,9 @@ def _remark(out: Screen, info: TaskInfo) -> str:
 @click.argument("uuid")
 def show(options: GlobalOptions, uuid: str) -> None:
     """All that is known about a task; the last or first characters of its uuid are enough."""
-    info, steps = with_operations(options, lambda operations: _get(operations, uuid))
+    info, steps, items = with_operations(options, lambda operations: _get(operations, uuid))
     if options.json:
-        write_json(_in_utc(info).to_dict() | {"steps": steps})
+        write_json(_in_utc(info).to_dict() | {"steps": steps, "items": items})
         return
     out = screen(utc=options.utc)
     attempts = (
@@ -145,6 +145,7 @@ def show(options: GlobalOptions, uuid: str) -> None:
         ("worker", info.worker), ("unique", info.unique), ("lane", info.lane),
         ("tags", ", ".join(info.tags)), ("metadata", _json(info.metadata) if info.metadata else ""),
         ("progress", "" if info.progress is None else "{:g} of {:g}".format(*info.progress)), ("reason", info.reason),
+        ("items", f"{items:,} saved" if items else ""),
     ]  # fmt: skip
     rows = [[name, str(value)] for name, value in facts if value not in ("", None, "-")]
     out.table(("", Column("", wrap=True)), rows)
@@ -182,9 +183,15 @@ def _step_text(out: Screen, step: StepInfo) -> str:
     return ", ".join(filter(None, parts))
 
 
-async def _get(operations: Operations, uuid: str) -> tuple[TaskInfo, list[StepInfo]]:
+class _Shown(NamedTuple):
+    info: TaskInfo
+    steps: list[StepInfo]
+    items: int  # of a stream, that are saved
+
+
+async def _get(operations: Operations, uuid: str) -> _Shown:
     whole = await operations.tasks.complete_uuid(uuid)
-    return await operations.get(whole), await operations.steps(whole)
+    return _Shown(await operations.get(whole), await operations.steps(whole), await operations.streamed(whole))
 
 
 def _json(value: object) -> str:

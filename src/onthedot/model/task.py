@@ -16,7 +16,7 @@ from onthedot.model.uuid7 import new_uuid
 from onthedot.model.value_errors import InvalidOption, SettingError
 
 NAME = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
-ResultStatus: TypeAlias = Literal["stored", "pending", "none", "expired", "not_stored"]
+ResultStatus: TypeAlias = Literal["stored", "streamed", "pending", "none", "expired", "not_stored"]
 
 
 class TaskState(StrEnum):
@@ -175,7 +175,7 @@ class TaskInfo:
     """The value that it returned; None if `result_status` is not "stored"."""
     result_status: ResultStatus = "pending"
     """"stored"; "pending": it has not ended; "none": it failed or was cancelled; "expired": the result is no longer
-    kept; "not_stored": the result could not be encoded.
+    kept; "not_stored": the result could not be encoded; "streamed": the items of a stream, which its handle reads.
     """
     duration: timedelta | None = None
     """How long its last run took; None if it has not ended, or ended without a run."""

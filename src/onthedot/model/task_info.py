@@ -47,7 +47,9 @@ def result_status(record: Record) -> ResultStatus:
     if record.state == "succeeded":
         if record.history.result is None:
             return "expired"
-        return "not_stored" if record.history.result == NOT_STORED else "stored"
+        if record.history.result == NOT_STORED:
+            return "not_stored"
+        return "stored" if streamed_items(record) is None else "streamed"
     return "none" if public_state(record.state).ended else "pending"
 
 
@@ -73,7 +75,6 @@ def task_info(
     """decode_result: by the annotation of its function, where the code is known."""
     arguments, headers = decode_body(record)
     status = result_status(record)
-    streamed = streamed_items(record)
     history = record.history
     failure = decode_failure(history.error)
     error: TaskFailure | None = None
@@ -109,7 +110,7 @@ def task_info(
         errors=tuple(error for error in errors if error is not None),
         progress=msgspec.json.decode(progress[-1], type=tuple[float, float]) if progress else None,
         cancel_wanted=history.cancel_requested and not state.ended,
-        result=_result(history.result, decode_result) if status == "stored" and streamed is None else None,
+        result=_result(history.result, decode_result) if status == "stored" else None,
         result_status=status,
         duration=_duration(record),
     )

@@ -19,10 +19,11 @@ from onthedot.model.uuid7 import new_uuid
 from onthedot.operations.humanize import plural
 from onthedot.operations.move_schedules import move_schedules
 from onthedot.operations.task_queries import PENDING, find_pages
-from onthedot.stores.contract import CLIENT_LEASE, Added, Ended, Lease, Outcome, Record, Requeued, Store
+from onthedot.stores.contract import CLIENT_LEASE, Added, Ended, Lease, NoteKind, Outcome, Record, Requeued, Store
 from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, is_superseded
 
 _BATCH = 500
+_DURABLE_NOTES: tuple[NoteKind, ...] = ("step", "item")  # a task that has one finishes where it is
 _KEEP = 7 * 86_400_000  # ms that a moved task is kept, so that an add of the same uuid is recognized
 _PAUSE = 0.25  # seconds between two checks of tasks that others hold
 _LEASE = CLIENT_LEASE / 1000  # seconds for which lifted tasks are leased
@@ -43,7 +44,7 @@ class MoveResult:
     arriving: int = 0  # brought here by an unfinished move, so not active here yet
     busy: int = 0  # lifted by another move
     running: int = 0
-    durable: list[str] = field(default_factory=list[str])  # they wait or have saved steps, and finish here
+    durable: list[str] = field(default_factory=list[str])  # they wait or have saved steps or items, and finish here
     stopped: bool = False  # before its end, by request
 
 
@@ -142,18 +143,24 @@ class Move:
                 return
 
     async def _without_kept(self, records: Sequence[Record]) -> list[Record]:
-        """Those that can be moved. Saved steps are in the journal here, so their tasks stay."""
+        """Those that can be moved. Saved steps and items are in the journal here, so their tasks stay."""
         known = {*self._result.kept, *self._result.durable}
         free: list[Record] = []
         for record in records:
             if record.uuid in known:
                 continue
             has_run = record.history.started is not None or record.history.settled_fence > 0
-            if has_run and await self._source.notes(record.uuid, 0, 1, "step"):
+            if has_run and await self._has_journal(record.uuid):
                 self._result.durable.append(record.uuid)
             else:
                 free.append(record)
         return free
+
+    async def _has_journal(self, uuid: str) -> bool:
+        for kind in _DURABLE_NOTES:
+            if await self._source.notes(uuid, 0, 1, kind):
+                return True
+        return False
 
     async def _move_batch(self, records: Sequence[Record]) -> None:
         active = [record for record in records if self._release or not record.is_arriving]

@@ -29,6 +29,7 @@ from onthedot.operations.run_times import recent_durations
 from onthedot.operations.schedules import ScheduleOperations
 from onthedot.operations.signals import SignalOperations
 from onthedot.operations.sources import SourceInfo, source_infos
+from onthedot.operations.streams import item_reader, read_stream
 from onthedot.operations.task_queries import BATCH, NOT_STARTED, TaskFilter, TaskPage, TaskQueries
 from onthedot.operations.waits import StepInfo, step_infos
 from onthedot.operations.workers import WorkerInfo, live_workers
@@ -85,6 +86,10 @@ class Operations:
     async def steps(self, uuid: str) -> list[StepInfo]:
         """Return the saved steps of a task, oldest first."""
         return await step_infos(self._store, uuid)
+
+    async def streamed(self, uuid: str) -> int:
+        """Return how many items of a stream are saved; 0 for any other task."""
+        return (await read_stream(item_reader(self._store, uuid))).length
 
     async def failures(self, since: datetime | None = None, source: str | None = None) -> list[FailureGroup]:
         """Return failed tasks grouped by error, the most frequent first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +25,24 @@ async def test_move_leaves_sleeping_and_waiting_tasks(tmp_path: Path) -> None:
     async def waiter() -> Any:
         return await current_task().wait_for("approved")
 
+    @app.task(max_retries=1, backoff=3600)
+    async def stream() -> AsyncIterator[int]:
+        yield 1
+        raise ValueError("later")
+
     @app.task
     async def plain() -> None: ...
 
     async with app:
         async with app.running():
-            durable = [await sleeper.enqueue(), await waiter.enqueue()]
-            await until(lambda: _are(durable, ["scheduled", "waiting"]))
+            durable = [await sleeper.enqueue(), await waiter.enqueue(), await stream.enqueue()]
+            await until(lambda: _are(durable, ["scheduled", "waiting", "scheduled"]))
         pending = [await plain.options(after=3600).enqueue() for _ in range(5)]
         target = MemoryStore(ManualClock())
         result = await Move(app.runtime.store, target, "memory").run()
         assert result.tasks == len(pending)
         assert sorted(result.durable) == sorted(handle.uuid for handle in durable)
-        assert await _are(durable, ["scheduled", "waiting"])
+        assert await _are(durable, ["scheduled", "waiting", "scheduled"])
         async with app.running():
             await durable[1].signal("approved", "yes")
             assert await durable[1].result(10) == "yes"
