@@ -14,9 +14,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from onthedot import App, current_task
+from onthedot import App, current_task, group
 
 STEPS = 5
+CHILDREN = 3
 app = App("shop", store=os.environ.get("STORE", "memory://"), concurrency=1)
 
 
@@ -25,6 +26,10 @@ def append(line: str) -> None:
     fd = os.open(os.environ["RUN_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(fd, f"{line}\n".encode())
     os.close(fd)
+
+
+def has_run_log() -> bool:
+    return Path(os.environ["RUN_LOG"]).exists()
 
 
 def kill_once(point: str) -> None:
@@ -131,6 +136,36 @@ async def numbered_waiter(number: int) -> list[int]:
     second = await ctx.wait_for("again")
     await ctx.step("append", append, f"{number}")
     return [first, second]
+
+
+@app.task(max_crashes=1000)
+async def child(number: int, point: str) -> int:
+    if point == "child" and number == 1:
+        kill_once("child")
+    append(f"child {number}")
+    return number * 2
+
+
+@app.task
+async def add_up(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+@app.task(max_crashes=1000)
+async def parent(point: str) -> list[int]:
+    """Killed once at a point: before the settle that suspends it, in a child, when it goes on, or with the result."""
+    ctx = current_task()
+    if point == "resumed" and has_run_log():
+        kill_once("resumed")
+    try:
+        total = await ctx.run(group(child.s(number, point) for number in range(CHILDREN)) | add_up)
+    finally:
+        if point == "suspension":
+            kill_once("suspension")
+    if point == "result":
+        kill_once("result")
+    last = await ctx.run(child.s(CHILDREN, point))
+    return [total, last]
 
 
 @app.task

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onthedot import App, TaskFailure, group
+from onthedot import App, TaskFailure, current_task, group
 
 app = App("flows")
 
@@ -54,3 +54,12 @@ group((extract.s(day) for day in "ab"), on_error="collect") | merge  # E failure
 raw.on_failure(clean)  # E takes no TaskFailure
 raw.always(alert)  # E a function, not a call
 raw.delay("nightly")  # E uuid by name
+
+
+async def parent() -> None:
+    ctx = current_task()
+    await ctx.run(extract)  # E a function, not a call
+    await ctx.run(raw.delay())  # E a handle
+    ctx.run(raw)  # E never awaited
+    number: int = await ctx.run(raw)  # E wrong type of the result
+    print(number, ctx.sync.run(raw) + 1)  # E wrong type of the result

@@ -108,3 +108,8 @@ async def main() -> None:
     assert_type(await handle.tasks(state="failed"), TaskPage)
     assert_type(await (await days.enqueue()), list[list[int]])
     assert_type(current_task().spawn(days | merge), FlowHandle[str])
+    assert_type(current_task().sync.run(days | merge), str)
+    assert_type(await current_task().run(extract.s("mon")), list[int])
+    assert_type(await current_task().run(days), list[list[int]])
+    assert_type(await current_task().run(group(raw, last)), tuple[list[int], str])
+    assert_type(await current_task().run(group([raw], on_error="collect")), list[list[int] | TaskFailure])

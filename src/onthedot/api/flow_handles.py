@@ -11,7 +11,7 @@ from onthedot.client.portal import Portal
 from onthedot.definitions.new_task import check_conflict
 from onthedot.flows.calls import Call
 from onthedot.flows.enqueue import add_flow, is_stored
-from onthedot.flows.tasks import Flow, make_flow
+from onthedot.flows.tasks import Flow, check_app, make_flow
 from onthedot.model.task import check_uuid
 from onthedot.operations.flows import FlowProgress
 from onthedot.operations.task_queries import TaskPage
@@ -137,7 +137,8 @@ class AppFlows:
             added = await self._enqueue_in(flow, connection, named=uuid is not None)
         return AsyncFlowHandle(self.portal, *self._answer(call, flow, added))
 
-    def spawn(self, call: Call[R], flow: str | None) -> tuple[list[NewTask], FlowHandle[R]]:
+    def spawn(self, call: Call[R], flow: str | None, owner: object) -> tuple[list[NewTask], FlowHandle[R]]:
+        check_app(call, owner, "ctx.spawn()")
         made = make_flow(call, parent=flow, at_once="ctx.spawn")
         return made.tasks, FlowHandle(self.portal, made.uuid, call.decode_result)
 

@@ -91,7 +91,8 @@ class ConsumerDefinition:
                 "event loop and all that runs on it: leave executor out, and it runs in a thread"
             )
         self._warned = False
-        self._template = TaskTemplate(owner or TaskOwner(), self.name, self.options, self._limits)
+        self.owner: TaskOwner = owner or TaskOwner()
+        self._template = TaskTemplate(self.owner, self.name, self.options, self._limits)
         self.schedule_definition()  # refuses an impossible schedule
 
     @property

@@ -23,6 +23,11 @@ class Source(Protocol):
     module: str  # that declares it, for a process that must import it
 
     @property
+    def owner(self) -> object:
+        """The app or scheduler that it belongs to: its tasks add tasks of no other."""
+        ...
+
+    @property
     def executor(self) -> str: ...
     def max_running(self) -> int | None:
         """How many of its tasks may run in this process at once, read at each claim; None: no limit but the slots."""
@@ -52,6 +57,7 @@ class Sources:
         self.max_pending: dict[str, int] = {}  # of the sources that have one
         self._watchers: list[Callable[[], None]] = []
         self._builtin: set[str] = set()
+        self.own_slots: dict[str, int] = {}  # of built-in sources that do not share the slots of the others
         self.known: frozenset[str] = frozenset()
 
     def put(self, source: Source, *aliases: str) -> None:
@@ -62,9 +68,14 @@ class Sources:
                 self.max_pending[name] = source.options.max_pending
         self._changed()
 
-    def put_builtin(self, source: Source) -> None:
-        """A source of this project: every worker runs it, and no list of the user's sources has it."""
+    def put_builtin(self, source: Source, own_slots: int = 0) -> None:
+        """A source of this project: every worker runs it, and no list of the user's sources has it.
+
+        own_slots: how many of its tasks run at once, beside all others; 0: it shares their slots
+        """
         self._builtin.add(source.name)
+        if own_slots:
+            self.own_slots[source.name] = own_slots
         self.put(source)
 
     def remove(self, name: str) -> None:

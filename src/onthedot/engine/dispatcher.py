@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from onthedot.clock.protocol import Clock
 from onthedot.definitions.sources import Source, Sources
@@ -16,10 +18,11 @@ from onthedot.engine.runner import Runner
 from onthedot.engine.schedule_firer import ScheduleFirer
 from onthedot.engine.session import WorkerSession
 from onthedot.engine.slots import Slots
+from onthedot.errors import StoreError
 from onthedot.executors.contract import Executor
 from onthedot.model.context import ReportSink
 from onthedot.observability.events import Observer
-from onthedot.stores.contract import ClaimResult, Lease, LeasedTasks, Outcome, Requeued
+from onthedot.stores.contract import ClaimResult, Effects, Lease, LeasedTasks, Outcome, Record, Requeued
 
 
 @dataclass(eq=False)
@@ -60,14 +63,33 @@ class Dispatcher:
         reasons: Mapping[str, str] = {}
         if self.linked is not None and any(record.links is not None for record in claim.chores):
             reasons = await self.linked.reasons([record for record in claim.chores if record.links is not None])
+        effects, unknown = await self._effects_of_cancel(claim.chores)
+        ended: list[Record] = []
         for record in claim.chores:
             lease = Lease(record.uuid, claim.fence, self.session.id)
+            if record.uuid in unknown:
+                self.outcomes.add((Requeued(lease, None, counted=False), None))  # it stays a chore
+                continue
             reason = reasons.get(record.uuid, "")
             outcome: Outcome = outcome_for_chore(record, lease, self.sources.get(record.source), reason)
             if record.links is not None and self.linked is not None:
                 outcome = self.linked.adjust(record, outcome)
+            if record.uuid in effects:
+                outcome = replace(outcome, effects=effects[record.uuid])
             self.outcomes.add((outcome, None))
-        self.observer.chores_ended(claim.chores)
+            ended.append(record)
+        self.observer.chores_ended(ended)
+
+    async def _effects_of_cancel(self, chores: Sequence[Record]) -> tuple[Mapping[str, Effects], Collection[str]]:
+        """The effects of the ends of cancelled tasks; and the tasks for which the store could not answer."""
+        started = [each for each in chores if each.history.reason == "cancel" and each.history.started is not None]
+        if self.linked is None or not started:
+            return {}, ()
+        try:
+            return await self.linked.effects_of_cancel(started), ()
+        except StoreError as error:
+            self.observer.store_failed("finding the children of cancelled tasks", error)
+            return {}, {record.uuid for record in started}
 
     def start(self, leased: ClaimResult | LeasedTasks) -> None:
         """Starts leased tasks, or requeues them if their source is gone or the worker stops."""

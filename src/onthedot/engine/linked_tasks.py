@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from onthedot.stores.contract import Outcome, Record
+from onthedot.stores.contract import Effects, Outcome, Record
 
 
 class LinkedTasks(Protocol):
-    """Called for tasks with links only: plain tasks pay nothing."""
+    """Called for tasks with links, and for chores that were cancelled after a start: plain tasks pay nothing."""
 
     async def prepare(self, record: Record) -> Record:
         """The record with the body that the run decodes. Raises what the run shall end with, or StoreError."""
@@ -21,6 +21,10 @@ class LinkedTasks(Protocol):
 
     async def results(self, record: Record, page: int) -> Sequence[object]:
         """A page of the results of tasks that it follows, from 0; an empty one is after the last."""
+        ...
+
+    async def effects_of_cancel(self, chores: Sequence[Record]) -> Mapping[str, Effects]:
+        """The effects of the ends of cancelled tasks that have started, by uuid; also of tasks without links."""
         ...
 
     async def reasons(self, chores: Sequence[Record]) -> Mapping[str, str]:

@@ -13,7 +13,7 @@ _MAX_EXTRA_SOURCES = 20  # a claim for so many idle sources costs no more than a
 
 
 class Slots:
-    """Slots by pool: one pool per executor, or one for all.
+    """Slots by pool: one pool per executor, or one for all; a built-in source may have a pool of its own.
 
     A source without ready tasks is idle: claims leave it out until a hint, or until the time that the store has named.
     """
@@ -43,11 +43,14 @@ class Slots:
     def refresh(self) -> None:
         """The sources have changed, or hints may have been lost: every source is active."""
         self._hinted.update(self._sources.known)
+        self._totals |= self._sources.own_slots
         self._active = dict(self._sources.items())
         self._pools |= {name: self._pool_of(source) for name, source in self._active.items()}
         self._idle_until.clear()
 
     def _pool_of(self, source: Source) -> str:
+        if source.name in self._sources.own_slots:
+            return source.name
         return "" if self._one_pool else source.executor
 
     def pools(self, now: float, *, alarm_due: bool = False, is_poll: bool = False) -> Sequence[SlotPool]:

@@ -22,6 +22,7 @@ class _BuiltinSource:
     """A source without user code. Implements `Source`."""
 
     module = __name__
+    owner = None  # it adds no tasks of an app
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -71,12 +72,18 @@ class JoinSource(_BuiltinSource):
 
 
 class StopSource(_BuiltinSource):
-    """Cancels the members of a flow that have not started; if its worker dies, it runs again."""
+    """Cancels the members of a flow that have not started, or a child with its parent; if its worker dies, again."""
 
-    def __init__(self, stop: Callable[[str, str], Awaitable[object]]) -> None:
-        """stop: gets the flow and the reason."""
+    def __init__(
+        self, stop: Callable[[str, str], Awaitable[object]], cancel: Callable[[str, str], Awaitable[object]]
+    ) -> None:
+        """stop, cancel: members that have not started, or all; both get the flow and the reason."""
         super().__init__(STOP)
         self._stop = stop
+        self._cancel = cancel
 
     async def call(self, arguments: dict[str, Any]) -> None:
-        await self._stop(arguments["flow"], f"stopped: {arguments['member']} did not succeed")
+        if "parent" in arguments:
+            await self._cancel(arguments["flow"], f"its parent {arguments['parent']} was cancelled")
+        else:
+            await self._stop(arguments["flow"], f"stopped: {arguments['member']} did not succeed")

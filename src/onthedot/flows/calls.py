@@ -57,8 +57,11 @@ class FlowAdder(Protocol):
 
     def delay(self, call: Call[R], uuid: str | None, connection: Any) -> FlowHandle[R]: ...
     async def enqueue(self, call: Call[R], uuid: str | None, connection: Any) -> AsyncFlowHandle[R]: ...
-    def spawn(self, call: Call[R], flow: str | None) -> tuple[list[NewTask], FlowHandle[R]]:
-        """The tasks of a call that the end of a running task adds. flow: that the running task belongs to."""
+    def spawn(self, call: Call[R], flow: str | None, owner: object) -> tuple[list[NewTask], FlowHandle[R]]:
+        """The tasks of a call that the end of a running task adds.
+
+        flow, owner: that the running task belongs to
+        """
         ...
 
 

@@ -43,6 +43,10 @@ class Graph:
     numbers: dict[int, int]  # of members, by the id of their call
     joined: frozenset[int]  # ids of the groups whose results a task of its own joins
 
+    def __len__(self) -> int:
+        """The number of tasks, handlers included."""
+        return len(self.members) + 1 + len(self.handlers)
+
     def is_joined(self, group: Group[Any]) -> bool:
         return id(group) in self.joined
 

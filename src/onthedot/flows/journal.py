@@ -13,6 +13,7 @@ from onthedot.engine.repeated_calls import RepeatedCalls
 from onthedot.errors import Reject, StepChanged
 from onthedot.model.context import RunState
 from onthedot.model.error_policy import LeaseLost
+from onthedot.model.failures import type_name
 from onthedot.model.saved_steps import WAIT, SavedStep, decode_step, encode_step, step_name, until_key
 from onthedot.model.value_errors import InvalidOption
 from onthedot.stores.capabilities import AsyncNotes, SyncNotes, capability, find_capability
@@ -28,6 +29,7 @@ class StepRequest(NamedTuple):
 
     key: str  # name#k: the k-th use of the name, from 1
     position: int  # of the request in this run, from 0
+    after_errors: tuple[str, ...] = ()  # of steps before it, which the function has caught
 
 
 class StepJournal:
@@ -44,6 +46,7 @@ class StepJournal:
         self._size = 0
         self._uses: dict[str, int] = {}
         self._requests = 0
+        self._errors: tuple[str, ...] = ()  # of steps of this run: key and type
         self._requested: set[str] = set()
         self._unrequested: list[tuple[int, str]] = []  # of the saved steps, the last one first
         self._old_names: dict[str, str] = {}
@@ -57,9 +60,14 @@ class StepJournal:
         with self._lock:
             number = self._uses.get(name, 0) + 1
             self._uses[name] = number
-            request = StepRequest(f"{name}#{number}", self._requests)
+            request = StepRequest(f"{name}#{number}", self._requests, self._errors)
             self._requests += 1
         return request
+
+    def add_error(self, request: StepRequest, error: Exception) -> None:
+        """A step has raised. If the function catches the error, what follows depends on it."""
+        with self._lock:
+            self._errors = (*self._errors, f"{request.key} {type_name(type(error))}")
 
     def find(self, request: StepRequest) -> SavedStep | None:
         """The saved step. None: it shall run now. Raises StepChanged if the code has changed before it."""
@@ -111,14 +119,18 @@ class StepJournal:
             position, key = self._unrequested[-1]
             if position > request.position:
                 return
-            if key not in self._requested and step_name(key) not in self._removed:
+            if key not in self._requested and step_name(key) not in self._removed and self._is_expected(key):
                 raise StepChanged(self._run.record.uuid, _changed_text(request.key, key))
             self._unrequested.pop()
+
+    def _is_expected(self, key: str) -> bool:
+        """A step that was saved after caught errors belongs to runs in which the same steps raise the same errors."""
+        return set(self._errors).issuperset(self._saved[key].after_errors)
 
     def never_requested(self) -> list[str]:
         """Saved steps that this run did not ask for."""
         left = self._saved.keys() - self._requested
-        return sorted(key for key in left if step_name(key) not in self._removed)
+        return sorted(key for key in left if step_name(key) not in self._removed and self._is_expected(key))
 
     # -- reading and writing
 

@@ -16,14 +16,15 @@ class FlowLinks:
     """Makes the `Links` of each task of a flow; tasks with the same ones share one object.
 
     starts: the first tasks wait for the start signal
-    parent: the flow of the task that spawns this one
+    parent: the flow of the task that spawns this one, or the task that runs it as a child
+    is_child: a task waits for its end
     """
 
-    def __init__(self, flow: str, graph: Graph, *, starts: bool, parent: str | None) -> None:
+    def __init__(self, flow: str, graph: Graph, *, starts: bool, parent: str | None, is_child: bool = False) -> None:
         self._flow = flow
         self._parent = parent
         self._starts = starts
-        self._has_handlers = bool(graph.handlers)
+        self._counts_end = is_child or bool(graph.handlers)
         counted = [member.number for member in graph.members if member.number is not None and not member.is_join]
         self._names: dict[frozenset[int], str] = {frozenset(counted): flow}  # of counters, by the ends that they count
         self._counters: dict[int, str] = {}  # their names by the id of a member's predecessors
@@ -41,7 +42,7 @@ class FlowLinks:
         """delay: ms from the end of its wait to its due time."""
         if member.number is None:
             increments: tuple[str, ...] = ()
-            if self._has_handlers:
+            if self._counts_end:
                 increments = (end_counter(self._flow),)
             return Links(self._parent or self._flow, increments, self._wait(member, delay))
         increments = self._increments[member.number]

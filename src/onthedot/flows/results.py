@@ -14,10 +14,10 @@ from onthedot.codec.annotations import write
 from onthedot.codec.body import Inputs, StoredBody, Undecodable
 from onthedot.codec.results import read_failure, store_failure, store_many
 from onthedot.codec.task_failure import TaskFailure
-from onthedot.definitions.new_task import AGING
 from onthedot.errors import Cancel, Reject, ResultExpired, ResultNotStored, StoreError
 from onthedot.model.failures import NOT_STORED, decode_failure, encode_reason
-from onthedot.model.flow_names import MEMBER_KEEP, STOP, MemberUuids, is_start_signal, start_signal
+from onthedot.model.flow_names import MEMBER_KEEP, MemberUuids, is_start_signal, start_signal
+from onthedot.operations.children import effects_of_cancel, stop_task
 from onthedot.operations.flows import FlowOperations
 from onthedot.operations.streams import with_items
 from onthedot.stores.contract import (
@@ -25,16 +25,13 @@ from onthedot.stores.contract import (
     Completed,
     Effects,
     Ended,
-    NewTask,
     Outcome,
-    Policy,
     Record,
     Store,
     Suspended,
 )
 
 MAX_RESULTS = 64 << 20  # bytes that are passed to one task
-_STOP_POLICY = Policy(priority=10, boost=10 * AGING)
 
 
 class _MemberHeaders(Struct):
@@ -170,9 +167,11 @@ class FlowTasks:
         inputs = read_inputs(record.body)
         if inputs is None or not inputs.stops or cancelled or record.history.reason == "cancel":
             return outcome
-        body = write(StoredBody({"flow": inputs.flow, "member": f"{record.source} {record.uuid}"}))
-        stop = NewTask(self._new_uuid(), STOP, body, policy=_STOP_POLICY)
+        stop = stop_task(self._new_uuid(), inputs.flow, member=f"{record.source} {record.uuid}")
         return replace(outcome, effects=Effects((stop,)))
+
+    async def effects_of_cancel(self, chores: Sequence[Record]) -> Mapping[str, Effects]:
+        return await effects_of_cancel(self._store, chores, {}, self._new_uuid)
 
     async def reasons(self, chores: Sequence[Record]) -> Mapping[str, str]:
         reasons: dict[str, str] = {}

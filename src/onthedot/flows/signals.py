@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +18,8 @@ from onthedot.stores.contract import NewSignal
 KEEP = timedelta(days=30)
 _LEAST_KEEP = 86_400_000  # ms
 _CAPS = Caps(result=1 << 20)
+_PATH = re.compile(r" - at `[^`]*`$")
+_WITHOUT_VALUES = re.compile(r"(Expected `[^`]*`, got `[^`]*`|Object missing required field `[^`]*`)( - at `[^`]*`)?")
 
 
 def new_signal(
@@ -52,11 +55,29 @@ def _encode(name: str, payload: object) -> bytes:
         raise ArgumentError(str(error).replace("the result", "the payload")) from None
 
 
+class UnreadablePayload(ValueError):
+    """The payload of a signal does not fit the type that a task expects.
+
+    line: the message for a log, which shows path and types, but no value of the payload
+    """
+
+    def __init__(self, name: str, shown_type: str, problem: str) -> None:
+        text = f"the payload of signal {name!r} cannot be read as {shown_type}"
+        super().__init__(f"{text}: {problem}")
+        path = _PATH.search(problem)
+        if _WITHOUT_VALUES.fullmatch(problem):
+            self.line: str = f"{text}: {problem}"
+        elif path is not None:
+            self.line = f"{text}: the value{path[0]} does not fit"
+        else:
+            self.line = text
+
+
 def decode_payload(name: str, payload: bytes, kind: Any) -> Any:
-    """The payload as a value of `kind`, an annotation."""
+    """The payload as a value of `kind`, an annotation. Raises UnreadablePayload."""
     codec = codec_of(kind)
     try:
         return codec.convert(payload)
     except Undecodable as error:
         shown = codec.text or "a value"
-        raise InvalidOption(f"the payload of signal {name!r} cannot be read as {shown}: {error}") from error
+        raise UnreadablePayload(name, shown, str(error)) from error

@@ -17,6 +17,8 @@ from onthedot.engine.note_batcher import NoteBatcher
 from onthedot.engine.repeated_calls import RepeatedCalls
 from onthedot.engine.suspension import Suspension
 from onthedot.errors import Reject, StepChanged, TaskCancelled
+from onthedot.flows.calls import Call
+from onthedot.flows.children import Children
 from onthedot.flows.journal import StepJournal, StepRequest, check_step_name
 from onthedot.flows.waits import Waits
 from onthedot.model.context import RunState
@@ -44,16 +46,25 @@ class DurableRuns:
 
     def __call__(self, run: RunState) -> DurableRun:
         journal = StepJournal(run, self._store, self._notes, self._calls)
-        return DurableRun(run, journal, Waits(run, journal, self._store, self._calls), self._loop)
+        waits = Waits(run, journal, self._store, self._calls)
+        return DurableRun(run, journal, waits, Children(run, journal, self._store, self._calls), self._loop)
 
 
 class DurableRun:
-    """The steps, sleeps and waits of one run. Implements the protocol of `model.durable_context`."""
+    """The steps, sleeps, waits and children of one run. Implements the protocol of `model.durable_context`."""
 
-    def __init__(self, run: RunState, journal: StepJournal, waits: Waits, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        run: RunState,
+        journal: StepJournal,
+        waits: Waits,
+        children: Children,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         self._run = run
         self._journal = journal
         self._waits = waits
+        self._children = children
         self._loop = loop
         self._running: dict[StepRequest, None] = {}  # steps whose function runs, or whose result is being saved
         self._wait = ""  # the sleep or wait that is in progress
@@ -92,7 +103,7 @@ class DurableRun:
         if saved is not None:
             return self._decode(request, codec, saved)
         with self._progress(request):
-            with _inside(name):
+            with self._calling(name, request):
                 value = function(*args, **kwargs)
                 if inspect.isawaitable(value):
                     value = await value
@@ -119,7 +130,7 @@ class DurableRun:
         if saved is not None:
             return self._decode(request, codec, saved)
         with self._progress(request):
-            with _inside(name):
+            with self._calling(name, request):
                 value = function(*args, **kwargs)
             if inspect.iscoroutine(value):
                 value.close()
@@ -155,13 +166,24 @@ class DurableRun:
         finally:
             del self._running[request]
 
+    @contextmanager
+    def _calling(self, name: str, request: StepRequest) -> Generator[None, None, None]:
+        token = _inside_step.set(name)
+        try:
+            yield
+        except Exception as error:
+            self._journal.add_error(request, error)
+            raise
+        finally:
+            _inside_step.reset(token)
+
     def _encode(self, request: StepRequest, codec: ResultCodec, value: object) -> SavedStep:
         """A result that cannot be saved ends the task: its effect has happened, and a retry would repeat it."""
         try:
             data = codec.encode(value, _CAPS, f"step {request.key!r}")
         except ResultNotEncodable as error:
             raise Reject(f"{error}. The step has run and is not saved, so the task is not retried") from error
-        return SavedStep(request.position, to_raw(data), codec.text)
+        return SavedStep(request.position, to_raw(data), codec.text, request.after_errors)
 
     def _decode(self, request: StepRequest, codec: ResultCodec, saved: SavedStep) -> Any:
         try:
@@ -184,6 +206,10 @@ class DurableRun:
     async def wait_any(self, names: tuple[str, ...], timeout: Duration | None, kind: Any) -> Signal:
         with self._waiting(f"the wait for {' or '.join(map(repr, names))}"):
             return await self._waits.wait_any(names, timeout, kind)
+
+    async def run(self, call: Call[Any]) -> Any:
+        with self._waiting("ctx.run()"):
+            return await self._children.run(call)
 
     @contextmanager
     def _waiting(self, what: str) -> Generator[None, None, None]:
@@ -211,7 +237,7 @@ class DurableRun:
         """The function has returned."""
         if self._suspension is not None:
             raise RuntimeError(
-                "the task has swallowed its suspension by a sleep or a wait: let BaseException pass "
+                "the task has swallowed its suspension by a sleep, a wait or a child: let BaseException pass "
                 "(catch Exception instead, or raise it again)"
             )
         left = self._journal.never_requested()
@@ -220,12 +246,3 @@ class DurableRun:
                 "task %s from %s has saved steps that its last run did not use: %s",
                 self._run.record.uuid, self._run.record.source, ", ".join(left),
             )  # fmt: skip
-
-
-@contextmanager
-def _inside(name: str) -> Generator[None, None, None]:
-    token = _inside_step.set(name)
-    try:
-        yield
-    finally:
-        _inside_step.reset(token)

@@ -56,15 +56,35 @@ def make_flow(call: Call[Any], uuid: str | None = None, parent: str | None = Non
     """
     owner = _first_definition(call).owner
     graph = build_graph(call, owner.max_flow)
-    count = len(graph.members) + 1 + len(graph.handlers)
-    if count > MAX_AT_ONCE and at_once:
-        raise ArgumentError(
-            f"{at_once} adds at most {MAX_AT_ONCE:,} tasks in one step, and this flow has {count:,}: {JOIN_ADVICE} "
-            "that spawns the rest, or add it with .enqueue()"
-        )
+    count = len(graph)
+    if at_once:
+        _check_count(count, at_once)
     if count == 1:
         return _single(graph, uuid, parent)
     return _Maker(uuid or owner.new_uuid(), graph, parent, starts=count > MAX_AT_ONCE).make()
+
+
+def make_child(call: Call[Any], uuid: str, parent: str) -> Flow:
+    """The tasks of an expression that a task runs as its child. uuid: of the flow; parent: of that task."""
+    graph = build_graph(call, _first_definition(call).owner.max_flow)
+    _check_count(len(graph), "ctx.run")
+    return _Maker(uuid, graph, parent, starts=False, is_child=True).make()
+
+
+def check_app(call: Call[Any], owner: object, verb: str) -> None:
+    """Raises ArgumentError for a call of another app. owner: of the running task."""
+    if _first_definition(call).owner is not owner:
+        raise ArgumentError(
+            f"{verb}: {call!r} is a call of another app, whose store may be another; add it with .enqueue()"
+        )
+
+
+def _check_count(count: int, verb: str) -> None:
+    if count > MAX_AT_ONCE:
+        raise ArgumentError(
+            f"{verb} adds at most {MAX_AT_ONCE:,} tasks in one step, and this flow has {count:,}: {JOIN_ADVICE} "
+            "that spawns the rest, or add it with .enqueue()"
+        )
 
 
 def _single(graph: Graph, uuid: str | None, parent: str | None) -> Flow:
@@ -95,12 +115,13 @@ def _remote(calls: Iterable[Call[Any]]) -> frozenset[str]:
 
 
 class _Maker:
-    def __init__(self, flow: str, graph: Graph, parent: str | None, *, starts: bool) -> None:
+    def __init__(self, flow: str, graph: Graph, parent: str | None, *, starts: bool, is_child: bool = False) -> None:
         self._flow = flow
         self._graph = graph
         self._starts = starts
+        self._is_child = is_child
         self._uuids = MemberUuids(flow)
-        self._links = FlowLinks(flow, graph, starts=starts, parent=parent)
+        self._links = FlowLinks(flow, graph, starts=starts, parent=parent, is_child=is_child)
         self._shared_headers: dict[object, Headers] = {}
         self._join_policy: Policy | None = None
 
@@ -138,9 +159,10 @@ class _Maker:
         options = call.call_options
         if "unique" in options or "uuid" in options or call.definition.options.unique:
             option = "uuid" if "uuid" in options else "unique"
-            raise ArgumentError(
-                f"{call.source}: {option}= on a task inside a flow; give the flow a uuid: .enqueue(uuid=…)"
-            )
+            advice = "give the flow a uuid: .enqueue(uuid=…)"
+            if self._is_child:
+                advice = "ctx.run adds a child once per attempt, under a uuid of its own"
+            raise ArgumentError(f"{call.source}: {option}= on a task inside a flow; {advice}")
         if has_placeholders(call):
             return self._task_with_results(call, self._inputs(member))
         return with_clear_error(call, call.definition.new_task, call.args, call.kwargs, options, self._headers(member))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -13,8 +13,9 @@ from onthedot.clock.durations import Duration, to_duration_ms
 from onthedot.clock.epoch import from_ms
 from onthedot.engine.repeated_calls import RepeatedCalls
 from onthedot.engine.suspension import Suspension
+from onthedot.errors import StepChanged
 from onthedot.flows.journal import StepJournal, StepRequest
-from onthedot.flows.signals import check_signal_name, decode_payload
+from onthedot.flows.signals import UnreadablePayload, check_signal_name, decode_payload
 from onthedot.model.context import RunState
 from onthedot.model.counter_names import own_signal, shared_signal, signal_name
 from onthedot.model.saved_steps import (
@@ -31,9 +32,22 @@ from onthedot.model.saved_steps import (
 )
 from onthedot.model.signals import Signal
 from onthedot.model.value_errors import InvalidOption, SettingError
-from onthedot.stores.contract import MAX_WAIT_COUNTERS, Requeued, Store, StoredSignal, Suspended, Wait
+from onthedot.stores.contract import MAX_WAIT_COUNTERS, Requeued, Store, Suspended, Wait
 
 _MAX_NAMES = MAX_WAIT_COUNTERS // 2  # a shared and an own counter each
+_PAGE = 10  # signals that are read at once; the first is nearly always the one
+
+
+class _Candidate(NamedTuple):
+    """A signal that the task may take.
+
+    The number is a time in ms. Ids that a process makes grow, so they order the signals of one millisecond.
+    """
+
+    number: int
+    id: str
+    taken: TakenSignal
+    signal: Signal
 
 
 class Waits:
@@ -79,28 +93,41 @@ class Waits:
         await self._journal.load()
         saved = self._journal.find(request)
         if saved is None:
-            taken = await self._take(request, names, ms)
+            found = await self._take(request, names, ms, kind)
         else:
-            taken = read_value(saved, TakenSignal)
-        if not taken.counter:
+            found = self._decode_taken(request, read_value(saved, TakenSignal), kind)
+        if found is None:
             shown = " or ".join(f'"{name}"' for name in names)
             raise TimeoutError(f"no signal {shown} came in time")
-        name = signal_name(taken.counter) or ""
-        return Signal(name, decode_payload(name, from_raw(taken.payload), kind), from_ms(taken.number))
+        return found
 
-    async def _take(self, request: StepRequest, names: Sequence[str], timeout: int | None) -> TakenSignal:
+    def _decode_taken(self, request: StepRequest, taken: TakenSignal, kind: Any) -> Signal | None:
+        """A signal that an earlier run has taken; None: the wait has timed out."""
+        if not taken.counter:
+            return None
+        try:
+            return _signal(taken, kind)
+        except UnreadablePayload as error:
+            raise StepChanged(
+                self._run.record.uuid,
+                f"{error}. An earlier run has taken it in {request.key!r}; declare a type that reads it, then retry "
+                "the task",
+            ) from error
+
+    async def _take(self, request: StepRequest, names: Sequence[str], timeout: int | None, kind: Any) -> Signal | None:
         """The first signal that this task has not taken, or the end of the time. Otherwise the run ends here."""
-        wait, taken = await self._look(names)
-        if taken is None:
+        wait, candidate = await self._look(names, kind)
+        if candidate is None:
             deadline = await self._deadline(request, timeout)
             if deadline is None or deadline > self._now():
                 left = None if deadline is None else ceil(deadline - self._now())
                 raise Suspension(Suspended(self._run.lease, Wait(wait, left)))
-            taken = TakenSignal()
-        await self._save(request.key, request, taken)
-        return taken
+            await self._save(request.key, request, TakenSignal())
+            return None
+        await self._save(request.key, request, candidate.taken)
+        return candidate.signal
 
-    async def _look(self, names: Sequence[str]) -> tuple[tuple[tuple[str, int], ...], TakenSignal | None]:
+    async def _look(self, names: Sequence[str], kind: Any) -> tuple[tuple[tuple[str, int], ...], _Candidate | None]:
         """The counters to wait for, and the signal with the lowest number that is there already."""
         last: dict[str, int] = {}
         for each in self._journal.saved_waits():
@@ -109,15 +136,34 @@ class Waits:
         uuid = self._run.record.uuid
         counters = [counter for name in names for counter in (shared_signal(name), own_signal(uuid, name))]
         wait: list[tuple[str, int]] = []
-        found: list[tuple[int, str, TakenSignal]] = []
+        found: list[_Candidate] = []
         for counter in dict.fromkeys(counters):
-            page = await self._calls.run(partial(self._store.signals, counter, last.get(counter, 0), 1))
-            wait.append((counter, page.value + 1))
-            # The number is a time in ms. Ids that a process makes grow, so they order the signals of one millisecond.
-            found += [(each.number, each.id, _taken(counter, each)) for each in page.signals]
-        if not found:
-            return tuple(wait), None
-        return tuple(wait), min(found, key=lambda each: each[:2])[2]
+            value, candidate = await self._first(counter, last.get(counter, 0), kind)
+            wait.append((counter, value + 1))
+            if candidate is not None:
+                found.append(candidate)
+        return tuple(wait), min(found, key=lambda each: each[:2], default=None)
+
+    async def _first(self, counter: str, after: int, kind: Any) -> tuple[int, _Candidate | None]:
+        """The value of a counter, and the first of its signals that can be read.
+
+        One that cannot be read is passed over: taking it would fail this task for a mistake of the sender, and all its
+        retries. It is not saved as taken, so code with another type may still read it.
+        """
+        while True:
+            page = await self._calls.run(partial(self._store.signals, counter, after, _PAGE))
+            for each in page.signals:
+                taken = TakenSignal(counter, each.number, to_raw(each.payload))
+                try:
+                    return page.value, _Candidate(each.number, each.id, taken, _signal(taken, kind))
+                except UnreadablePayload as error:
+                    self._run.context.logger.warning(
+                        "task %s from %s goes on waiting: %s",
+                        self._run.record.uuid, self._run.record.source, error.line,
+                    )  # fmt: skip
+            if len(page.signals) < _PAGE:
+                return page.value, None
+            after = page.signals[-1].number
 
     async def _deadline(self, request: StepRequest, timeout: int | None) -> int | None:
         key = until_key(request.key)
@@ -130,8 +176,9 @@ class Waits:
         return until
 
     async def _save(self, key: str, request: StepRequest, value: Struct) -> None:
-        await self._journal.save(key, saved_value(request.position, value))
+        await self._journal.save(key, saved_value(request.position, value, request.after_errors))
 
 
-def _taken(counter: str, signal: StoredSignal) -> TakenSignal:
-    return TakenSignal(counter, signal.number, to_raw(signal.payload))
+def _signal(taken: TakenSignal, kind: Any) -> Signal:
+    name = signal_name(taken.counter) or ""
+    return Signal(name, decode_payload(name, from_raw(taken.payload), kind), from_ms(taken.number))

@@ -236,7 +236,7 @@ class TaskContext(DurableContext):
             call: the task to add, as in ``ctx.spawn(send.s("ann"))``, or a flow of up to 1,000 tasks.
         """
         links = self._run.record.links
-        tasks, handle = call.origin().spawn(call, None if links is None else links.flow)
+        tasks, handle = call.origin().spawn(call, None if links is None else links.flow, self._run.source.owner)
         if self._run.spawned is None:
             self._run.spawned = []
         self._run.spawned += tasks

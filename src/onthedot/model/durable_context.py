@@ -1,4 +1,4 @@
-"""Steps, sleeps and waits of the running task, for its own code."""
+"""Steps, sleeps, waits and children of the running task, for its own code."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from onthedot.clock.durations import Duration
 from onthedot.model.signals import Signal
 
 if TYPE_CHECKING:
+    from onthedot.flows.calls import Call
     from onthedot.model.context import RunState
 
 Q = ParamSpec("Q")
+R = TypeVar("R")
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -49,6 +51,7 @@ class DurableRunProtocol(Protocol):
     ) -> Any: ...
     def sleep(self, duration: Duration) -> Coroutine[Any, Any, None]: ...
     def wait_any(self, names: tuple[str, ...], timeout: Duration | None, kind: Any) -> Coroutine[Any, Any, Signal]: ...
+    def run(self, call: Call[R]) -> Coroutine[Any, Any, R]: ...
     def changed(self, renamed: Mapping[str, str], added: Collection[str], removed: Collection[str]) -> None: ...
     def finish(self) -> None:
         """The function has returned. Raises if that was wrong."""
@@ -152,6 +155,23 @@ class DurableContext:
         """
         return self._async_form("wait_any").wait_any(names, timeout, Any)
 
+    def run(self, call: Call[R]) -> Coroutine[Any, Any, R]:
+        """Runs a task or a flow as a child of this task, and returns its result.
+
+        This run ends, and the task runs again from the top when the child has ended; the worker is free meanwhile.
+        Child and wait begin in one step. The child has its own retries, limits and executors. Raises `TaskFailed` if it
+        fails, and `TaskCancelled` if it is cancelled. A later attempt of this task starts a new child, unless one has
+        succeeded. Cancelling this task cancels the child.
+
+        Args:
+            call: A call of the same app, or a flow of up to 1,000 tasks.
+
+        ::
+
+            total = await ctx.run(group(resize.s(path) for path in paths) | add_up)
+        """
+        return self._async_form("run").run(call)
+
     def changed(
         self,
         *,
@@ -251,6 +271,15 @@ class SyncDurableContext:
         """
         durable = self._sync_form("wait_any")
         return durable.call(durable.wait_any(names, timeout, Any))
+
+    def run(self, call: Call[R]) -> R:
+        """Runs a task or a flow as a child of this task, and returns its result.
+
+        Args:
+            call: A call of the same app, or a flow of up to 1,000 tasks.
+        """
+        durable = self._sync_form("run")
+        return durable.call(durable.run(call))
 
     def _sync_form(self, verb: str) -> DurableRunProtocol:
         durable = durable_run(self._run, f"ctx.sync.{verb}()")

@@ -84,7 +84,7 @@ def encode_failure(error: BaseException, attempt: int) -> bytes:
     if is_a(error, RemoteError):  # text already
         known = error.failure
         return _encode(_Failure(known.type, _shortened(known.message), _shortened(known.traceback), attempt, kind))
-    name = _type_name(type(error))
+    name = type_name(type(error))
     message = error_message(error)
     return _encode(_Failure(name, message, _traceback(error, f"{name}: {message}"), attempt, kind))
 
@@ -94,7 +94,7 @@ def error_message(error: BaseException) -> str:
     try:
         return _shortened(_message(error))
     except BaseException as broken:  # noqa: BLE001 - a user's __str__ may do anything
-        return f"<{_type_name(type(error))}.__str__ raised {_type_name(type(broken))}>"
+        return f"<{type_name(type(error))}.__str__ raised {type_name(type(broken))}>"
 
 
 def printable_exc_info(error: BaseException) -> ExcInfo | None:
@@ -117,7 +117,7 @@ def _kind(error: BaseException) -> _Kind:
     return "worker_died" if is_a(error, WorkerDied) else ""
 
 
-def _type_name(error_class: type[BaseException]) -> str:
+def type_name(error_class: type[BaseException]) -> str:
     """As users import it; a class that they cannot import is shown as the one that it is derived from."""
     try:
         if str(error_class.__module__).startswith("onthedot."):
@@ -210,7 +210,7 @@ def _cause(error: BaseException) -> str:
     cause = error.__cause__
     if cause is None and not error.__suppress_context__:
         cause = error.__context__
-    return "" if cause is None else f"{_type_name(type(cause))}: {error_message(cause)}"
+    return "" if cause is None else f"{type_name(type(cause))}: {error_message(cause)}"
 
 
 def _shortened(text: str) -> str:

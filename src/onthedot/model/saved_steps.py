@@ -1,4 +1,4 @@
-"""Steps as the journal of a task keeps them. Names of sleeps and waits begin with `#`, which users' names cannot."""
+"""Steps as the journal of a task keeps them. Names of sleeps, waits and children begin with a `#`, others do not."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from msgspec import Struct
 SLEEP = "#sleep"
 WAIT = "#wait:"  # and the names of the signals
 UNTIL = "#until:"  # start and deadline of the wait of the same name and number
+RUN = "#run:"  # and the source of the child's last task
 
 T = TypeVar("T", bound=Struct)
 
@@ -21,6 +22,7 @@ class SavedStep(Struct, frozen=True, omit_defaults=True):
     at: int  # position of the request in the run that has saved it
     value: msgspec.Raw
     type: str = ""  # annotation by which the value was written
+    after_errors: tuple[str, ...] = ()  # key and type of errors of steps before it that the function had caught
 
 
 class SavedSleep(Struct, frozen=True):
@@ -34,6 +36,12 @@ class SavedUntil(Struct, frozen=True):
 
     since: int
     until: int | None  # None: it waits for ever
+
+
+class SavedChild(Struct, frozen=True):
+    """A child that has succeeded. Its result is in the record of the flow's last task."""
+
+    flow: str
 
 
 def to_raw(data: bytes) -> msgspec.Raw:
@@ -58,9 +66,9 @@ encode_step: Callable[[SavedStep], bytes] = msgspec.json.Encoder().encode
 decode_step: Callable[[bytes], SavedStep] = msgspec.json.Decoder(SavedStep).decode
 
 
-def saved_value(position: int, value: Struct) -> SavedStep:
+def saved_value(position: int, value: Struct, after_errors: tuple[str, ...] = ()) -> SavedStep:
     """A step that saves one of the structs of this module."""
-    return SavedStep(position, msgspec.Raw(msgspec.json.encode(value)))
+    return SavedStep(position, msgspec.Raw(msgspec.json.encode(value)), after_errors=after_errors)
 
 
 def read_value(step: SavedStep, kind: type[T]) -> T:

@@ -16,12 +16,25 @@ from onthedot.clock.system import SystemClock
 from onthedot.codec.body import Undecodable
 from onthedot.codec.task_failure import TaskFailure
 from onthedot.errors import StoreError
+from onthedot.model.counter_names import signal_name
 from onthedot.model.failures import ExcInfo, decode_failure, error_message, is_a, printable_exc_info
+from onthedot.model.flow_names import counter_flow
 from onthedot.model.redaction import redacted
 from onthedot.model.task_info import task_from_record
 from onthedot.observability.events import Observer, Settled, StartedRun
 from onthedot.observability.task_lines import TaskLines
-from onthedot.stores.contract import Completed, Ended, NewTask, Outcome, Record, Requeued, StoreIdentity, Verdict
+from onthedot.stores.contract import (
+    Completed,
+    Ended,
+    NewTask,
+    Outcome,
+    Record,
+    Requeued,
+    StoreIdentity,
+    Suspended,
+    Verdict,
+    Wait,
+)
 
 _SAME_FAILURE = 60_000.0  # ms between two lines about the same failure
 _ANY_FAILURE = 10_000.0  # ms between two lines about any failure
@@ -159,6 +172,8 @@ class LogObserver(Observer):
                 done[record.source].append(run)
             elif info and isinstance(outcome, Ended) and outcome.state == "failed":
                 self._task_lines.add_failures(record.source, 1)
+            elif info and isinstance(outcome, Requeued | Suspended):
+                self._suspended(outcome, record)
         for source, runs in done.items():
             durations = [now - run.started for run in runs]
             for run in runs[: self._task_lines.admit("done", source, len(runs), durations)]:
@@ -166,6 +181,31 @@ class LogObserver(Observer):
                     "[done] task %s from %s in %.1f ms",
                     run.record.uuid, source, now - run.started, extra=self._fields(run.record),
                 )  # fmt: skip
+
+    def _suspended(self, outcome: Requeued | Suspended, record: Record) -> None:
+        if isinstance(outcome, Suspended):
+            if self._task_lines.admit("wait", record.source, 1):
+                self._waits(outcome.wait, record)
+        elif outcome.reset_crashes and self._task_lines.admit("sleep", record.source, 1):
+            self.task.info(
+                "[sleep] task %s from %s sleeps until %s",
+                record.uuid, record.source, _at(outcome.after or 0), extra=self._fields(record),
+            )  # fmt: skip
+
+    def _waits(self, wait: Wait, record: Record) -> None:
+        names = dict.fromkeys(signal_name(counter) for counter, _ in wait.counters)
+        signals = " or ".join(f'"{name}"' for name in names if name is not None)
+        if not signals:
+            self.task.info(
+                "[wait] task %s from %s waits for its child %s",
+                record.uuid, record.source, counter_flow(wait.counters[0][0]), extra=self._fields(record),
+            )  # fmt: skip
+            return
+        until = "" if wait.timeout is None else f" until {_at(wait.timeout)}"
+        self.task.info(
+            "[wait] task %s from %s waits for signal %s%s",
+            record.uuid, record.source, signals, until, extra=self._fields(record),
+        )  # fmt: skip
 
     def error_classified(self, record: Record, error: BaseException, outcome: Outcome, max_retries: int) -> None:
         match outcome:

@@ -15,7 +15,7 @@ from onthedot.forks import register_fork_hooks
 _INTERVAL = 1000.0  # ms
 MAX_LINES = 100  # of one kind, per source and interval
 
-LineKind: TypeAlias = Literal["queued", "done", "cancelled"]
+LineKind: TypeAlias = Literal["queued", "done", "cancelled", "sleep", "wait"]
 
 
 @dataclass

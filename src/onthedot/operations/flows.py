@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from onthedot.model.flow_names import JOIN
+from onthedot.model.flow_names import JOIN, is_child_flow
 from onthedot.operations.flow_cancel import FlowCancel, flow_size
 from onthedot.operations.flow_retry import revive_dependants, revive_flow
-from onthedot.operations.task_queries import BATCH, TaskPage, TaskQueries
+from onthedot.operations.task_queries import BATCH, TaskFilter, TaskPage, TaskQueries, find_pages
 from onthedot.stores.contract import Record, State, Store
 
 CANCEL_TIME = 5.0  # seconds in which a cancel repeats its passes
@@ -52,9 +53,13 @@ class FlowOperations:
 
     async def tasks(self, flow: str, state: str | None = None, cursor: str | None = None) -> TaskPage:
         """Return a page of its tasks, newest first, the last task included."""
-        if state is None:
-            return await self._queries.find(flow=flow, cursor=cursor)
-        return await self._queries.find(flow=flow, state=state, cursor=cursor)
+        where: TaskFilter = {"flow": flow}
+        if state is not None:
+            where["state"] = state
+        if cursor is not None:
+            where["cursor"] = cursor
+        page = await self._queries.find(**where)
+        return TaskPage(tuple(task for task in page if not is_child_flow(task.uuid)), page.cursor)
 
     async def members(self, flow: str) -> AsyncIterator[Record]:
         """Yield all tasks that belong to the flow, the last one included, and the tasks that members have added."""
@@ -63,26 +68,17 @@ class FlowOperations:
         if last is not None and not is_listed:
             yield last  # it is listed under the flow whose member has spawned it
         async for record in self._queries.records({"flow": flow}):
-            yield record
+            if not is_child_flow(record.uuid):  # of the last task, not a member
+                yield record
 
     async def first_failure(self, flow: str) -> Record | None:
         """Return the member that failed first; else the one that was cancelled first, unless because of others."""
-        failed = await self._first(flow, "failed")
-        return failed or await self._first(flow, "cancelled")
+        failed = await self.first_failed(flow)
+        return failed or await first_ended(self._store, flow, "cancelled")
 
     async def first_failed(self, flow: str) -> Record | None:
         """Return the member that failed first."""
-        return await self._first(flow, "failed")
-
-    async def _first(self, flow: str, state: State) -> Record | None:
-        first: Record | None = None
-        async for record in self._queries.records({"flow": flow, "state": state}):
-            ended = record.history.ended
-            if ended is None or record.history.reason == "upstream":
-                continue
-            if first is None or ended < (first.history.ended or 0):
-                first = record
-        return first
+        return await first_ended(self._store, flow, "failed")
 
     async def cancel(self, flow: str, reason: str = "cancelled") -> int:
         """Cancel all that lives, in passes until nothing does or 5 s are over. Return how many lived at first."""
@@ -141,8 +137,21 @@ class FlowOperations:
 
 def _flow_of(record: Record) -> str | None:
     """The flow that a task is linked into; a task that a member has spawned is linked to nothing."""
-    if flow_size(record).members:
+    if flow_size(record).members or is_child_flow(record.uuid):
         return record.uuid
     if record.links is None or not record.links.increments:
         return None
     return record.links.flow
+
+
+async def first_ended(store: Store, flow: str, state: Literal["failed", "cancelled"]) -> Record | None:
+    """The member that ended first in this state, unless because of others."""
+    first: Record | None = None
+    async for records in find_pages(store, {"flow": flow, "state": state}, BATCH):
+        for record in records:
+            ended = record.history.ended
+            if ended is None or record.history.reason == "upstream" or is_child_flow(record.uuid):
+                continue
+            if first is None or ended < (first.history.ended or 0):
+                first = record
+    return first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from typing import Unpack
@@ -17,7 +17,9 @@ from onthedot.model.flow_names import MEMBER_KEEP
 from onthedot.model.stored_keys import stored_text
 from onthedot.model.task import TaskInfo, possible_uuids
 from onthedot.model.task_info import public_state
+from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.events import Observer
+from onthedot.operations.children import effects_of_cancel
 from onthedot.operations.explain import Explanation, explain
 from onthedot.operations.failures import FailureGroup, group_failures
 from onthedot.operations.flow_list import FlowDetails, FlowInfo, flow_details, list_flows
@@ -34,7 +36,7 @@ from onthedot.operations.task_queries import BATCH, NOT_STARTED, TaskFilter, Tas
 from onthedot.operations.waits import StepInfo, step_infos
 from onthedot.operations.workers import WorkerInfo, live_workers
 from onthedot.stores.capabilities import Repairable, ServerInfo, find_capability
-from onthedot.stores.contract import Ended, Lease, NewTask, Record, Store
+from onthedot.stores.contract import Effects, Ended, Lease, NewTask, Record, Store
 
 NO_CODE = CodeDefinitions()
 
@@ -101,14 +103,30 @@ class Operations:
                 yield record
 
     async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
-        """End pending tasks at once and ask workers to cancel running ones. Return how many were alive."""
+        """End pending tasks at once and ask workers to cancel running ones. Return how many were alive.
+
+        The child that a task waits for is cancelled after it, by a worker.
+        """
+        return await self._cancel(uuids, reason)
+
+    async def _cancel(self, uuids: Sequence[str], reason: str, *, with_children: bool = True) -> int:
         uuids = possible_uuids(uuids)
         reason = stored_text(reason)
-        alive = [r for r in await self._store.get(uuids) if r is not None and r.history.ended is None]
+        found = await self._store.get(uuids)
+        alive = {record.uuid: record for record in found if record is not None and record.history.ended is None}
         leased = await self._store.cancel(self._client, uuids, reason)
+        effects: Mapping[str, Effects] = {}
+        if with_children:
+            effects = await effects_of_cancel(self._store, leased.tasks, alive, new_uuid)
         error = encode_reason(reason)
         outcomes = [
-            Ended(Lease(record.uuid, leased.fence, self._client), "cancelled", error, self._keep(record))
+            Ended(
+                Lease(record.uuid, leased.fence, self._client),
+                "cancelled",
+                error,
+                self._keep(record),
+                effects.get(record.uuid),
+            )
             for record in leased.tasks
         ]
         await self._store.turn(self._client, outcomes, None)
@@ -161,7 +179,7 @@ class Operations:
         for state in NOT_STARTED:
             uuids = [record.uuid async for record in self.tasks.records({"state": state})]
             for start in range(0, len(uuids), BATCH):
-                cancelled += await self.cancel(*uuids[start : start + BATCH], reason=reason)
+                cancelled += await self._cancel(uuids[start : start + BATCH], reason, with_children=False)
                 await asyncio.sleep(0)
         return cancelled
 

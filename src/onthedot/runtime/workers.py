@@ -24,6 +24,8 @@ from onthedot.stores.masked_url import masked
 if TYPE_CHECKING:
     from onthedot.runtime.runtime import Runtime
 
+_STOPS = 10  # flows that a worker stops at once; not in the slots, which members of these flows may hold
+
 
 def new_worker(
     runtime: Runtime,
@@ -35,7 +37,7 @@ def new_worker(
     store = runtime.store
     flows = Operations(store, runtime.registry.owner.client, config.clock).flows
     runtime.sources.put_builtin(JoinSource())
-    runtime.sources.put_builtin(StopSource(flows.stop))
+    runtime.sources.put_builtin(StopSource(flows.stop, flows.cancel), own_slots=_STOPS)
     observer = runtime.new_observer()
     firer = ScheduleFirer(store, runtime.sources, runtime.schedules, config.clock, observer, on_schedule_failed)
     return config.worker_factory(

@@ -247,3 +247,90 @@ def test_changes_are_declared_before_the_first_step(deploy: Deploy) -> None:
         handle = deploy.order.delay()
         test.sync.run_until_idle()
         assert handle.result() == "refused"
+
+
+class Flaky:
+    """The first call raises; later ones return."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+
+    def __call__(self) -> str:
+        if self.errors:
+            raise self.errors.pop(0)
+        return "charged"
+
+
+@pytest.mark.parametrize("branch", ["other step", "fewer steps", "other error"])
+def test_caught_error_does_not_look_like_changed_code(deploy: Deploy, branch: str) -> None:
+    """The step that raised runs again after a wait. Its other result leads to other steps, in the same code."""
+    flaky = Flaky(ValueError("no card"), *([KeyError("card")] if branch == "other error" else []))
+
+    async def body(ctx: TaskContext) -> Any:
+        try:
+            await ctx.step("charge", flaky)
+        except ValueError:
+            if branch != "fewer steps":
+                await deploy.step(ctx, "log")
+                await deploy.step(ctx, "remind")
+        except KeyError:
+            await deploy.step(ctx, "ask")
+        else:
+            await deploy.step(ctx, "thank")
+        await deploy.step(ctx, "pack")
+        await ctx.wait_for("go")
+        await deploy.step(ctx, "ship")
+        await ctx.sleep(1)
+        return await deploy.step(ctx, "end")
+
+    deploy.body = body
+    with TestApp(deploy.app) as test:
+        handle = deploy.order.delay()
+        test.sync.run_until_idle()
+        handle.signal("go")
+        test.sync.drain()
+        assert handle.result() == "result of end"
+    assert len(deploy.calls) == len(set(deploy.calls)), "nothing saved is repeated"
+
+
+def test_changed_code_after_a_caught_error_is_an_error(deploy: Deploy) -> None:
+    """The step raises again, so the saved steps that followed it are expected."""
+    flaky = Flaky(*(ValueError("no card") for _ in range(5)))
+
+    async def with_error(ctx: TaskContext, name: str) -> Any:
+        with pytest.raises(ValueError, match="no card"):
+            await ctx.step("charge", flaky)
+        await deploy.step(ctx, name)
+        await ctx.wait_for("go")
+        return await deploy.step(ctx, "ship")
+
+    deploy.body = lambda ctx: with_error(ctx, "log")
+    with TestApp(deploy.app) as test:
+        handle = deploy.order.delay()
+        test.sync.run_until_idle()
+        deploy.body = lambda ctx: with_error(ctx, "write")
+        handle.signal("go")
+        test.sync.run_until_idle()
+        assert "step 'write#1' is reached, but 'log#1'" in failure(handle)
+    assert deploy.calls == ["log"]
+
+
+def test_steps_after_a_caught_error_are_not_reported_as_left(deploy: Deploy, caplog: pytest.LogCaptureFixture) -> None:
+    flaky = Flaky(ValueError("no card"))
+
+    async def body(ctx: TaskContext) -> Any:
+        try:
+            await ctx.step("charge", flaky)
+        except ValueError:
+            await deploy.step(ctx, "remind")
+            await ctx.wait_for("go")
+        return "done"
+
+    deploy.body = body
+    with TestApp(deploy.app) as test, caplog.at_level(logging.WARNING, "onthedot.task"):
+        handle = deploy.order.delay()
+        test.sync.run_until_idle()
+        handle.signal("go")
+        test.sync.run_until_idle()
+        assert handle.result() == "done"
+    assert caplog.messages == []

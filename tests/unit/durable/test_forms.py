@@ -14,6 +14,7 @@ from onthedot.testing import TestApp
 
 VERBS: dict[str, tuple[Any, ...]] = {
     "step": ("charge", list), "sleep": (1,), "wait_for": ("approved",), "wait_any": ("paid", "refused"),
+    "run": (None,),
 }  # fmt: skip
 
 
@@ -114,4 +115,4 @@ def test_sync_task_steps_sleeps_and_waits_as_its_async_twin() -> None:
 def test_durable_verbs_need_a_running_task() -> None:
     with pytest.raises(RuntimeError, match="outside of a running task"):
         current_task()
-    assert {"step", "sleep", "wait_for", "wait_any", "changed"} <= set(dir(TaskContext))
+    assert {"step", "sleep", "wait_for", "wait_any", "run", "changed"} <= set(dir(TaskContext))

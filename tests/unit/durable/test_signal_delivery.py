@@ -226,18 +226,75 @@ async def test_payload_is_read_as_the_type_that_the_task_names(app: App, sent: A
     assert type(found[0]) is type(received)
 
 
-async def test_payload_of_another_type_is_refused_where_it_is_read() -> None:
-    app = App("shop", store="memory://")
+@on_each_store
+async def test_payload_of_another_type_is_passed_over(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    """A mistake of a sender does not fail the task: the next signal that can be read is taken."""
 
     @app.task
-    async def order() -> None:
-        await current_task().wait_for("approved", type=Approval)
+    async def order() -> list[Any]:
+        ctx = current_task()
+        first = await ctx.wait_for("approved", type=Approval)
+        second = await ctx.wait_for("approved", type=Approval)
+        return [first.by, second.by]
 
     async with app.running():
-        await app.signal("approved", {"from": "ann"})
-        with pytest.raises(TaskFailed, match=r"payload of signal 'approved' cannot be read as .*Approval") as raised:
-            await (await order.enqueue()).result(10)
-    assert "`by`" in raised.value.message
+        for number in range(12):  # more than are read at once
+            await app.signal("approved", {"from": number})
+        handle = await order.enqueue()
+        await waits(handle)
+        await handle.signal("approved", {"by": 7})
+        await app.signal("approved", Approval("ann"))
+        await app.signal("approved", "wrong")
+        await app.signal("approved", {"by": "bob"})
+        assert await handle.result(10) == ["ann", "bob"]
+    text = f"task {handle.uuid} from order goes on waiting: the payload of signal 'approved' cannot be read as "
+    lines = [line for line in caplog.messages if line.startswith(text)]
+    assert any("Approval: Expected `str`, got `int` - at `$.by`" in line for line in lines)
+    assert any("Approval: Object missing required field `by`" in line for line in lines)
+
+
+def test_payload_that_another_type_reads_is_not_lost() -> None:
+    """What was passed over was not taken, so code with another type gets it."""
+    app = App("shop")
+    kinds: list[type] = [Approval]
+
+    @app.task
+    async def order() -> Any:
+        return await current_task().wait_for("approved", type=kinds[0], timeout=60)
+
+    with TestApp(app) as test:
+        handle = order.delay()
+        handle.signal("approved", "yes")
+        test.sync.run_until_idle()
+        assert handle.state() == "waiting"
+        kinds[0] = str
+        test.sync.advance(60)
+        assert handle.result() == "yes"
+
+
+def test_taken_payload_that_the_new_type_cannot_read_is_changed_code() -> None:
+    app = App("shop")
+    kinds: list[type] = [str]
+
+    @app.task(max_retries=3, backoff=0)
+    async def order() -> str:
+        found = await current_task().wait_for("approved", type=kinds[0])
+        await current_task().sleep(10)
+        return str(found)
+
+    with TestApp(app) as test:
+        handle = order.delay()
+        handle.signal("approved", "yes")
+        test.sync.run_until_idle()
+        kinds[0] = Approval
+        test.sync.drain()
+        with pytest.raises(TaskFailed, match=r"'approved' cannot be read as .*Approval.*'#wait:approved#1'") as raised:
+            handle.result()
+        assert (raised.value.error_type, raised.value.attempt) == ("onthedot.StepChanged", 1)
+        kinds[0] = str
+        handle.retry()
+        test.sync.drain()
+        assert handle.result() == "yes"
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,21 @@ def test_claim_takes_at_most_one_batch() -> None:
     assert slots.pools(0)[0].total == 2, "no more than there are free slots"
 
 
+def test_source_with_own_slots_is_claimed_beside_full_pools() -> None:
+    for one_pool in (False, True):
+        sources = Sources()
+        sources.put(cast("Source", FakeSource("a")))
+        sources.put_builtin(cast("Source", FakeSource("stop")), own_slots=3)
+        slots = Slots(sources, {"async": 2}, one_pool=one_pool)
+        slots.take(["a", "a", "stop"])
+        assert [pool.capacity for pool in slots.pools(0)] == [{}, {"stop": 2}]
+        assert slots.has_work()
+        assert slots.offer() == {"a": 0, "stop": 2}
+        slots.take(["stop", "stop"])
+        slots.release("a")
+        assert [pool.capacity for pool in slots.pools(0)] == [{"a": 1}, {}]
+
+
 class Bench:
     """Slots, and a store with `work` tasks left per source that prefers sources in alphabetical order."""
 

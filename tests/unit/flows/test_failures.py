@@ -363,3 +363,24 @@ def test_result_of_another_type_fails_what_needs_it(app: App, tasks: Tasks) -> N
             handle.result(timeout=SOON)
     assert handle.uuid
     assert TaskState.FAILED == "failed"
+
+
+def test_stop_is_not_queued_behind_members(flow_store: AppStore) -> None:
+    """The slot of the failed member is taken by the next one in the turn that settles the failure."""
+    app = App(flow_store.name, store=flow_store.url, concurrency=1, stop_timeout=0)
+    tasks = Tasks(app)
+
+    @app.task
+    async def hang(number: int) -> int:
+        await asyncio.sleep(LONG)
+        return number
+
+    try:
+        with app.background():
+            calls = [tasks.check.s(BROKEN), *(hang.s(number) for number in range(20))]
+            handle = (group(calls, on_error="stop") | tasks.count).delay()
+            wait_until(lambda: states(handle).get("failed"))
+            wait_until(lambda: len(app.sync.find(source="hang", state="cancelled")) >= 19, timeout=LONG / 2)
+            assert len(app.sync.find(source="hang", state="running")) <= 1
+    finally:
+        app.shutdown()

@@ -94,6 +94,24 @@ async def test_log_of_an_undecodable_task_has_no_arguments(lines: list[str], bod
         assert CANARY in str(await app.get("u1")), "the store keeps it for operators"
 
 
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [(Size, CANARY), (list[Size], ["small", CANARY]), (int, CANARY), (dict[str, int], {CANARY: CANARY})],
+)
+async def test_log_of_an_unreadable_signal_has_no_payload(lines: list[str], kind: Any, payload: Any) -> None:
+    app: App[Any] = App("shop", store="memory://", stop_timeout=0)
+
+    @app.task
+    async def order() -> None:
+        with pytest.raises(TimeoutError):
+            await current_task().wait_for("approved", type=kind, timeout=0)
+
+    async with app.running():
+        handle = await order.enqueue()
+        await handle.signal("approved", payload)
+        await handle.result(SOON)
+
+
 async def test_dropped_task_is_logged_without_secrets_and_cut(
     lines: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,7 +15,19 @@ from onthedot import App
 from onthedot.clock.manual import ManualClock
 from onthedot.model.failures import encode_failure
 from onthedot.observability.logs import LogObserver
-from onthedot.stores.contract import Completed, Ended, History, Lease, NewTask, Outcome, Policy, Record
+from onthedot.stores.contract import (
+    Completed,
+    Ended,
+    History,
+    Lease,
+    NewTask,
+    Outcome,
+    Policy,
+    Record,
+    Requeued,
+    Suspended,
+    Wait,
+)
 
 SUMMARY = re.compile(r"\[(queued|done|cancelled)\] (\d+) more tasks? from (\S+?)(:.*)?$")
 
@@ -109,6 +121,30 @@ async def test_cancelled_tasks_share_a_line_and_expired_ones_do_not(
     assert sum(text.startswith("[cancelled] task") for text in caplog.messages) == 100
     assert sum(text.startswith("[expired] task") for text in caplog.messages) == 130
     assert caplog.messages[-1] == "[cancelled] 30 more tasks from send"
+
+
+async def test_sleeps_and_waits_have_lines_and_share_one(logs: LogObserver, caplog: pytest.LogCaptureFixture) -> None:
+    def waiting(*counters: str, timeout: int | None = None) -> Callable[[Lease], Outcome]:
+        return lambda lease: Suspended(lease, Wait(tuple((counter, 1) for counter in counters), timeout))
+
+    settle(logs, [1.0], outcome=lambda lease: Requeued(lease, 60_000, counted=False, reset_crashes=True))
+    settle(logs, [1.0], outcome=lambda lease: Requeued(lease, 60_000, counted=False))
+    settle(logs, [1.0], outcome=waiting("~paid", "u1~paid", "~lost", "u1~lost"))
+    settle(logs, [1.0], outcome=waiting("~paid", "u1~paid", timeout=1000))
+    settle(logs, [1.0], outcome=waiting("c1!"))
+    time = r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00"
+    expected = [
+        rf"\[sleep\] task send-0 from send sleeps until {time}",
+        r'\[wait\] task send-0 from send waits for signal "paid" or "lost"',
+        rf'\[wait\] task send-0 from send waits for signal "paid" until {time}',
+        r"\[wait\] task send-0 from send waits for its child c1",
+    ]
+    assert len(caplog.messages) == len(expected)
+    for line, pattern in zip(caplog.messages, expected, strict=True):
+        assert re.fullmatch(pattern, line), line
+    settle(logs, [1.0] * 110, outcome=waiting("~paid"))
+    logs.flush()
+    assert caplog.messages[-1] == "[wait] 13 more tasks from send"
 
 
 def test_summary_comes_with_the_next_line_where_no_event_loop_runs(
