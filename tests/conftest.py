@@ -63,6 +63,7 @@ ONCE = (
     "unit/stores",
     "unit/test_private_usage.py",
     "unit/test_sizes.py",
+    "unit/test_suite_runs.py",
     "unit/test_vocabulary.py",
 )
 """Slow tests whose result does not depend on the Python version."""

@@ -25,7 +25,7 @@ from tests.support.services import valkey
 from tests.support.services.postgres import Service
 from tests.support.waits import SOON, until
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(180)]
 __all__ = ["app_store"]
 GOOD = 99
 Damage = Callable[[Store, str], Awaitable[object]]

@@ -20,7 +20,7 @@ from tests.acceptance.shared import PAST, Failing, Ticking, add, asleep, driven,
 from tests.support.consumers import Work, idle
 from tests.support.waits import until
 
-pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("own_globals", "no_hidden_trouble")]
+pytestmark = pytest.mark.usefixtures("own_globals", "no_hidden_trouble")
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from tests.acceptance.shared import EMPTY, PAST, Failing, Ticking, add, asleep, 
 from tests.support.consumers import Work, idle
 from tests.support.waits import LONG, every_chance, until
 
-pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("own_globals", "no_hidden_trouble")]
+pytestmark = pytest.mark.usefixtures("own_globals", "no_hidden_trouble")
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 

@@ -28,7 +28,7 @@ from tests.acceptance.shared import EMPTY, PAST, add, register, shared_status
 from tests.support.consumers import Work
 from tests.support.waits import LONG, every_chance, until
 
-pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("own_globals", "no_hidden_trouble")]
+pytestmark = pytest.mark.usefixtures("own_globals", "no_hidden_trouble")
 
 
 # -- states

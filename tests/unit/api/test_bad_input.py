@@ -34,7 +34,6 @@ from onthedot import (
 from onthedot.executors.contract import Executor
 from tests.support.waits import SOON, until, wait_until
 
-pytestmark = pytest.mark.timeout(20)
 NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001
 MANY = "x" * (1 << 20)
 

@@ -27,7 +27,7 @@ from onthedot.clock.manual import ManualClock
 from tests.support.consumers import Work, running, scheduler_of
 from tests.support.waits import SOON, every_chance, until
 
-pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("own_globals", "no_hidden_trouble")]
+pytestmark = pytest.mark.usefixtures("own_globals", "no_hidden_trouble")
 NOON = datetime(2026, 7, 1, 12, 0, 0, 123456, tzinfo=UTC)
 
 

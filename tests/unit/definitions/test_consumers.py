@@ -29,7 +29,7 @@ from onthedot.clock.manual import ManualClock
 from tests.support.consumers import Work, running
 from tests.support.waits import SOON, every_chance, until
 
-pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")]
+pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from onthedot.stores.contract import Store
 from tests.support.consumers import Work, scheduler_of, status
 from tests.support.waits import SOON, every_chance, until
 
-pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("no_thread_left")]
+pytestmark = pytest.mark.usefixtures("no_thread_left")
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from onthedot import (
 from tests.support.consumers import status
 from tests.support.waits import SOON, wait_until
 
-pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("no_thread_left")]
+pytestmark = pytest.mark.usefixtures("no_thread_left")
 
 
 def app_of() -> tuple[App[None], Any]:
