@@ -113,6 +113,11 @@ def _report(result: MoveResult, to: str) -> None:
         click.echo(
             f"{plural(len(result.durable), 'durable task stays', 'durable tasks stay')}, to finish here: {shown}"
         )
+    if result.linked:
+        shown = shortened_list(result.linked)
+        click.echo(
+            f"{plural(len(result.linked), 'task of a flow stays', 'tasks of flows stay')}, to finish here: {shown}"
+        )
     for uuid, other in result.kept.items():
         click.echo(f"task {uuid} stays: its unique key is that of {other} there")
     if result.arriving:

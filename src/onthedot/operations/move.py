@@ -45,6 +45,7 @@ class MoveResult:
     busy: int = 0  # lifted by another move
     running: int = 0
     durable: list[str] = field(default_factory=list[str])  # they wait or have saved steps or items, and finish here
+    linked: list[str] = field(default_factory=list[str])  # tasks of flows: their counters are here, where they finish
     stopped: bool = False  # before its end, by request
 
 
@@ -77,6 +78,7 @@ class Move:
         self._release = False
         self._session = new_uuid()
         self._result = MoveResult()
+        self._left: set[str] = set()  # those of flows and durable ones
         self._counted: set[str] = set()  # moved, but not requeued yet, because another move has lifted them
         self._not_requeued = 0  # in the last attempt
 
@@ -98,8 +100,8 @@ class Move:
         self._result.arriving += len(incoming)
         self._result.running = await self._running()
         async for waiting in find_pages(self._source, {"state": "waiting"}, _BATCH):
-            known = set(self._result.durable)
-            self._result.durable += [record.uuid for record in waiting if record.uuid not in known]
+            for record in waiting:
+                self._leave(record)
         self._result.stopped = self._stop()
         return self._result
 
@@ -143,15 +145,14 @@ class Move:
                 return
 
     async def _without_kept(self, records: Sequence[Record]) -> list[Record]:
-        """Those that can be moved. Saved steps and items are in the journal here, so their tasks stay."""
-        known = {*self._result.kept, *self._result.durable}
+        """Those that can be moved. Counters and journals are here, so tasks of flows and durable tasks stay."""
         free: list[Record] = []
         for record in records:
-            if record.uuid in known:
+            if record.uuid in self._result.kept:
                 continue
             has_run = record.history.started is not None or record.history.settled_fence > 0
-            if has_run and await self._has_journal(record.uuid):
-                self._result.durable.append(record.uuid)
+            if record.links is not None or (has_run and await self._has_journal(record.uuid)):
+                self._leave(record)
             else:
                 free.append(record)
         return free
@@ -161,6 +162,12 @@ class Move:
             if await self._source.notes(uuid, 0, 1, kind):
                 return True
         return False
+
+    def _leave(self, record: Record) -> None:
+        left = self._result.durable if record.links is None else self._result.linked
+        if record.uuid not in self._left:
+            self._left.add(record.uuid)
+            left.append(record.uuid)
 
     async def _move_batch(self, records: Sequence[Record]) -> None:
         active = [record for record in records if self._release or not record.is_arriving]
