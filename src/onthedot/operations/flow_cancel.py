@@ -54,6 +54,8 @@ class FlowCancel:
     cancel: Callable[[Collection[str], str], Awaitable[int]]
     members: Callable[[str], AsyncIterator[Record]]
     reason: str
+    found_new: bool = False  # the last pass has found tasks that no pass before had cancelled
+    _requested: set[str] = field(default_factory=set[str])
     _known: set[str] = field(default_factory=set[str])
     _open: dict[str, Record] = field(default_factory=dict[str, Record])
 
@@ -63,6 +65,7 @@ class FlowCancel:
 
     async def next_pass(self) -> int:
         """Cancel what lives now, page by page, so that members add no more tasks. Return how many that were."""
+        self.found_new = False
         alive: set[str] = set()
         new: list[str] = []
         queue = list(self._open.values())
@@ -71,8 +74,9 @@ class FlowCancel:
             before = len(alive)
             async for records in self._pages(last):
                 living = [record.uuid for record in records if record.history.ended is None]
-                new += [uuid for uuid in living if uuid not in alive]
-                alive.update(new)
+                new += [uuid for uuid in living if uuid not in self._requested]
+                self._requested.update(new)
+                alive.update(living)
                 if len(new) >= _AT_ONCE:
                     await self._cancel(new)
                     new = []
@@ -86,6 +90,7 @@ class FlowCancel:
         return len(alive)
 
     async def _cancel(self, uuids: Sequence[str]) -> None:
+        self.found_new = self.found_new or bool(uuids)
         for start in range(0, len(uuids), BATCH):
             await self.cancel(uuids[start : start + BATCH], self.reason)
 

@@ -81,14 +81,18 @@ class FlowOperations:
         return await first_ended(self._store, flow, "failed")
 
     async def cancel(self, flow: str, reason: str = "cancelled") -> int:
-        """Cancel all that lives, in passes until nothing does or 5 s are over. Return how many lived at first."""
+        """Cancel all that lives, in passes. Return how many lived at first.
+
+        After 5 s the tasks that run, and have been asked to cancel, are left to end by themselves. Tasks that members
+        have added meanwhile are cancelled at any time.
+        """
         passes = FlowCancel(self._store, self._cancel, self.members, reason)
         passes.begin(await self._queries.record(flow))
         now = asyncio.get_running_loop().time
         deadline = now() + CANCEL_TIME
         alive = await passes.next_pass()
         left = alive
-        while left and now() < deadline:
+        while left and (passes.found_new or now() < deadline):
             await asyncio.sleep(_PAUSE)
             left = await passes.next_pass()
         return alive

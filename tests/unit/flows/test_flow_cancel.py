@@ -1,0 +1,122 @@
+"""A flow is cancelled while its members add others: nothing of it lives on, and its handler runs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from onthedot import App, TaskCancelled, current_task, group
+from onthedot.operations import flows
+from onthedot.stores.contract import Record
+from tests.faults import scaled
+from tests.support.app_access import call_store
+from tests.support.app_stores import AppStore
+from tests.support.waits import LONG, SOON, until, wait_until
+
+SIZE = scaled(2_000, 10_000)
+PROMISED = 5.0  # seconds
+
+
+def living(app: App) -> dict[str, int]:
+    tally = call_store(app, lambda store: store.tally())
+    ended = ("succeeded", "failed", "cancelled")
+    return {source: number for (source, state), number in tally.items() if number and state not in ended}
+
+
+@pytest.mark.timed
+@pytest.mark.timeout(600)
+def test_cancelled_flow_ends_within_five_seconds_while_its_members_add_others(app: App, flow_store: AppStore) -> None:
+    spawned: list[int] = []
+    cleaned: list[str] = []
+
+    @app.task
+    async def leaf(number: int) -> int:
+        return number
+
+    @app.task
+    async def spread(number: int) -> int:
+        current_task().spawn(leaf.options(after=3600).s(number))
+        spawned.append(number)
+        return number
+
+    @app.task
+    async def total(numbers: list[int]) -> int:
+        return len(numbers)
+
+    @app.task
+    async def clean(what: str) -> None:
+        cleaned.append(what)
+
+    flow = (group(spread.s(number) for number in range(SIZE)) | total).always(clean.s("all"))
+    with app.background():
+        handle = flow.delay()
+        wait_until(lambda: len(spawned) >= SIZE // 20)
+        began = time.monotonic()
+        lived = handle.cancel("enough")
+        wait_until(lambda: not living(app).keys() - {"clean"})
+        took = time.monotonic() - began
+        with pytest.raises(TaskCancelled, match="enough"):
+            handle.result(timeout=SOON)
+        wait_until(lambda: cleaned == ["all"])
+    print(f"\n{flow_store.url.partition(':')[0]}: {SIZE} members, {len(spawned)} had run, {lived} lived, {took:.2f} s")
+    assert len(spawned) < SIZE, "they have all run before the cancel"
+    assert took < PROMISED
+
+
+async def test_tasks_that_a_member_adds_during_the_cancel_are_cancelled_however_long_it_takes(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The member ends after the cancel has read it. No time is left for the pass that finds what it has added."""
+    monkeypatch.setattr(flows, "CANCEL_TIME", 0.0)
+    may_end: list[bool] = []
+
+    @app.task
+    async def leaf(number: int) -> int:
+        return number
+
+    @app.task
+    async def spread(number: int) -> int:
+        await until(lambda: may_end)
+        current_task().spawn(leaf.options(after=3600).s(number))
+        return number
+
+    @app.task
+    async def hang(number: int) -> int:
+        await asyncio.sleep(LONG)
+        return number
+
+    @app.task
+    async def total(numbers: list[int]) -> int:
+        return len(numbers)
+
+    def after_its_end(get: Callable[..., Any]) -> Callable[..., Any]:
+        async def read(uuids: Sequence[str]) -> Sequence[Record | None]:
+            records: Sequence[Record | None] = await get(uuids)
+            if len(uuids) > 1 and not may_end:  # the members
+                may_end.append(True)
+
+                async def has_added() -> bool:
+                    return any(source == "leaf" for source, _ in await store.tally())
+
+                await until(has_added)
+            return records
+
+        return read
+
+    async with app, app.running():
+        store = app.runtime.store
+        handle = await (group([spread.s(1), hang.s(2)]) | total).enqueue()
+        await until(lambda: _run(app, 2))
+        monkeypatch.setattr(store, "get", after_its_end(store.get))
+        await handle.cancel("enough")
+        (added,) = await app.find(source="leaf")
+        assert added.state == "cancelled"
+        await until(lambda: _run(app, 0))
+
+
+async def _run(app: App, number: int) -> bool:
+    return len(await app.find(state="running")) == number
