@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -16,6 +17,9 @@ class Shop:
     def __init__(self, folder: Path) -> None:
         self.file = folder / "shop.db"
         self.app = App("shop", store=f"sqlite:///{self.file}", stop_timeout=0)
+        self.totals: list[int] = []
+        self.settled = threading.Event()
+        self.may_end = threading.Event()
 
         @self.app.task
         async def double(number: int) -> int:
@@ -23,7 +27,19 @@ class Shop:
 
         @self.app.task
         async def total(numbers: list[int]) -> int:
+            self.totals.append(sum(numbers))
             return sum(numbers)
+
+        @self.app.task
+        def hold(number: int, fail: bool) -> int:
+            with closing(sqlite3.connect(self.file)) as db, db:
+                db.execute("INSERT INTO written VALUES (?)", (number,))
+                current_task().sync.complete(number, connection=db)
+                self.settled.set()
+                self.may_end.wait(SOON)
+                if fail:
+                    raise ValueError("rolled back")
+            return number
 
         @self.app.task
         def write(number: int, fail: bool) -> int:
@@ -36,6 +52,7 @@ class Shop:
 
         self.double = double
         self.total = total
+        self.hold = hold
         self.write = write
 
 
@@ -78,6 +95,20 @@ def test_last_member_that_settles_in_a_transaction_counts_with_its_commit(shop: 
             assert handle.result(timeout=SOON) == 7
     with closing(sqlite3.connect(shop.file)) as db:
         assert db.execute("SELECT count(*) FROM written").fetchone() == (0 if fail else 1,)
+
+
+@pytest.mark.parametrize("fail", [False, True])
+def test_last_task_starts_after_the_commit_and_not_before(shop: Shop, fail: bool) -> None:
+    """The file has one writer, so nothing else is written meanwhile: readers see the flow wait."""
+    with shop.app.background():
+        handle = (group([shop.hold.s(7, fail), shop.double.s(1)]) | shop.total).delay()
+        assert shop.settled.wait(SOON)
+        assert handle.state() == "waiting"
+        assert shop.app.sync.find(source="hold", state="running")
+        shop.may_end.set()
+        wait_until(handle.done)
+        assert handle.state() == ("cancelled" if fail else "succeeded")
+    assert shop.totals == ([] if fail else [9])
 
 
 def test_first_use_of_a_file_may_be_in_a_transaction(shop: Shop) -> None:
