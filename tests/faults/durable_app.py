@@ -1,85 +1,61 @@
-"""Durable tasks that kill their own worker at chosen points. As a program: one worker of it.
+"""Durable tasks that kill their own worker at chosen points. As a program: one worker of it,
+or as many as the argument gives, which are forked.
 
-The environment variables STORE and RUN_LOG name the store and the file that the steps append to. Each point kills once:
-a file beside the log remembers it.
+The environment variables STORE and RUN_LOG name the store and the file that the steps append to.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sqlite3
+import sys
 import time
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
-from onthedot import App, current_task, group
+import asyncpg
 
-STEPS = 5
+from onthedot import App, current_task, group
+from tests.faults.kill_points import append, append_and_die, has_run_log, kill_once
+from tests.faults.worker_processes import run_forked
+
 CHILDREN = 3
 app = App("shop", store=os.environ.get("STORE", "memory://"), concurrency=1)
 
 
-def append(line: str) -> None:
-    """One system call, so that a kill leaves no partial line."""
-    fd = os.open(os.environ["RUN_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(fd, f"{line}\n".encode())
-    os.close(fd)
-
-
-def has_run_log() -> bool:
-    return Path(os.environ["RUN_LOG"]).exists()
-
-
-def kill_once(point: str) -> None:
-    """kill -9 of this worker, the first time that the task gets here."""
-    memory = Path(os.environ["RUN_LOG"]).with_suffix(f".{current_task().uuid}.{point}")
-    if memory.exists():
-        return
-    memory.touch()
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def append_and_die(line: str) -> None:
-    append(line)
-    kill_once(f"in {line}")
-
-
 @app.task(max_crashes=1000)
-async def killed_after_each_step() -> str:
+async def killed_after_each_step(steps: int) -> str:
     ctx = current_task()
-    for number in range(1, STEPS + 1):
+    for number in range(1, steps + 1):
         await ctx.step(f"step {number}", append, f"step {number}")
         kill_once(f"after {number}")
     return "done"
 
 
 @app.task(max_crashes=1000)
-def killed_after_each_sync_step() -> str:
+def killed_after_each_sync_step(steps: int) -> str:
     ctx = current_task()
-    for number in range(1, STEPS + 1):
+    for number in range(1, steps + 1):
         ctx.sync.step(f"step {number}", append, f"step {number}")
         kill_once(f"after {number}")
     return "done"
 
 
 @app.task(max_crashes=1000)
-async def killed_in_each_step() -> str:
+async def killed_in_each_step(steps: int) -> str:
     ctx = current_task()
-    for number in range(1, STEPS + 1):
+    for number in range(1, steps + 1):
         await ctx.step(f"step {number}", append_and_die, f"step {number}")
     return "done"
 
 
 @app.task(max_crashes=1000)
-async def killed_around_each_commit() -> str:
+async def killed_around_each_commit(steps: int) -> str:
     """The effect is a row in the file of the store."""
     ctx = current_task()
     path = os.environ["STORE"].removeprefix("sqlite:///")
     with closing(sqlite3.connect(path)) as db:
-        db.execute("CREATE TABLE IF NOT EXISTS sale (number INTEGER)")
-        for number in range(1, STEPS + 1):
+        for number in range(1, steps + 1):
             with db:
                 await ctx.step_in(db, f"step {number}", sell, db, number)
                 kill_once(f"before commit {number}")
@@ -92,6 +68,27 @@ def sell(db: sqlite3.Connection, number: int) -> None:
     kill_once(f"in step {number}")
 
 
+@app.task(max_crashes=1000)
+async def killed_around_each_commit_on_a_server(steps: int) -> str:
+    """The effect is a row in the database of the store."""
+    ctx = current_task()
+    connection = await asyncpg.connect(os.environ["STORE"].partition("?")[0])
+    try:
+        for number in range(1, steps + 1):
+            async with connection.transaction():
+                await ctx.step_in(connection, f"step {number}", sell_on_a_server, connection, number)
+                kill_once(f"before commit {number}")
+            kill_once(f"after commit {number}")
+    finally:
+        await connection.close()
+    return "done"
+
+
+async def sell_on_a_server(connection: Any, number: int) -> None:
+    await connection.execute("INSERT INTO sale VALUES ($1)", number)
+    kill_once(f"in step {number}")
+
+
 @app.task
 async def killed_twice_between_sleeps() -> int:
     """Three crashes would end it, if a sleep did not start their count again."""
@@ -99,7 +96,7 @@ async def killed_twice_between_sleeps() -> int:
     for number in range(3):
         kill_once(f"{number}, first")
         kill_once(f"{number}, second")
-        await ctx.sleep(0.01)
+        await ctx.sleep(0.5)  # longer than it takes to save its deadline, so that the run is suspended
     return ctx.attempt
 
 
@@ -174,4 +171,7 @@ async def other() -> str:
 
 
 if __name__ == "__main__":
-    app.run()
+    if len(sys.argv) > 1:
+        run_forked(int(sys.argv[1]), app.run)
+    else:
+        app.run()

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
-from onthedot import App, Call, group
+from onthedot import App, Call, current_task, group
+from tests.faults.kill_points import append, kill_once
 from tests.faults.worker_processes import run_forked
 
 app = App("flows", store=os.environ.get("STORE", "memory://"), concurrency=32, stop_timeout=5)
@@ -25,9 +25,16 @@ async def same(number: int) -> int:
 def ordered(numbers: list[int]) -> int:
     """Returns how many numbers there are, and writes a line if they are in order."""
     if numbers == list(range(len(numbers))):
-        with Path(os.environ["RUN_LOG"]).open("a") as log:
-            log.write(f"{os.getpid()} {len(numbers)}\n")
+        append(f"{os.getpid()} {len(numbers)}")
     return len(numbers)
+
+
+@app.task(max_crashes=1000)
+async def fan_out(size: int) -> int:
+    """Killed when it has added the flow and has not ended."""
+    current_task().spawn(chord(size))
+    kill_once("fan-out")
+    return size
 
 
 def chord(size: int) -> Call[Any]:

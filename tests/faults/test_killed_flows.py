@@ -3,64 +3,89 @@
 from __future__ import annotations
 
 import random
-import signal
-import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from tests.faults import flow_app, scaled
-from tests.faults.worker_processes import ROOT, environment, forked_workers, wait_for
-from tests.support.app_access import call_store
+from tests.faults.server_stores import PROCESS_STORES
+from tests.faults.worker_processes import ROOT, environment, forked_workers, kill_a_forked_worker, wait_for
+from tests.support.app_access import call_store, worker_pids
 from tests.support.process_guard import start_guarded
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 
-FLOW_STORES = ["sqlite"]  # those that several processes share, and that keep counters
+PROGRAM = "tests.faults.flow_app"
+LEASE = 1  # seconds; SQLite has none
 WORKERS = 4
 SIZE = scaled(2_500, 10_000)
+KILLS = scaled(20, 1_000)  # a busy machine needs an end of them: with 4 workers each lives for 0.8 s
+PART = 1_000  # tasks per add
 ENQUEUE = f"""
+import os, signal, sys
+from onthedot.flows import links
 from tests.faults import flow_app
+
+point, links.START_TIMEOUT = sys.argv[1], int(sys.argv[2])
+store = flow_app.app.runtime.store
+add, adds = store.add, 0
+
+async def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+async def count(*args):
+    global adds
+    adds += 1
+    return await (die if adds == 2 else add)(*args)
+
+if point == "second add":
+    store.add = count
+else:
+    store.signal = die
 flow_app.chord({SIZE}).delay(uuid="killed")
 """
+STORED = {"second add": PART, "start signal": SIZE + 1}
+HOUR = 3_600_000
 
 
-@pytest.fixture(params=FLOW_STORES)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    assert request.param == "sqlite"
-    return f"sqlite:///{tmp_path}/flows.db"
+@pytest.fixture(params=PROCESS_STORES)
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The stores that several processes share."""
+    with PROCESS_STORES[request.param]() as server_store:
+        url = server_store.url(LEASE)
+        with flow_app.app.override(store=url):
+            yield url
 
 
 def tally() -> dict[str, int]:
     found: dict[str, int] = {}
     for (_, state), number in call_store(flow_app.app, lambda store: store.tally()).items():
-        found[state] = found.get(state, 0) + number
+        if number:
+            found[state] = found.get(state, 0) + number
     return found
-
-
-def pids() -> list[int]:
-    sessions = call_store(flow_app.app, lambda store: store.sessions())
-    return [msgspec.json.decode(info)["pid"] for info in sessions.values()]
 
 
 def test_chord_runs_its_last_task_once_while_workers_are_killed(url: str, run_log_path: Path) -> None:
     rng = random.Random(11)
     killed = 0
-    with flow_app.app.override(store=url), forked_workers(url, run_log_path, WORKERS, "tests.faults.flow_app"):
-        wait_for(lambda: len(pids()) == WORKERS, 60)
+    with forked_workers(url, run_log_path, WORKERS, PROGRAM) as parent:
+        wait_for(lambda: len(worker_pids(flow_app.app)) == WORKERS, 60)
         handle = flow_app.chord(SIZE).delay()
+        began = time.monotonic()
         while not handle.done():
+            assert time.monotonic() - began < 500, handle.progress()
             time.sleep(0.2)
-            alive = pids()
-            if alive and not handle.done():
-                _kill(rng.choice(alive))
+            if killed < KILLS and not handle.done():
+                kill_a_forked_worker(parent, rng)
                 killed += 1
+        lasted = time.monotonic() - began
         assert handle.result(timeout=60) == SIZE
         progress = handle.progress()
         attempts = handle.info().attempt
+    print(f"\n{url.partition(':')[0]}: {SIZE} members, {killed} workers killed, {lasted:.1f} s")
     assert (progress.done, progress.failed, progress.total) == (SIZE + 1, 0, SIZE + 1)
     assert killed > 0
     lines = run_log_path.read_text().splitlines()
@@ -68,22 +93,45 @@ def test_chord_runs_its_last_task_once_while_workers_are_killed(url: str, run_lo
     assert {line.split()[1] for line in lines} == {str(SIZE)}
 
 
-def _kill(pid: int) -> None:
-    subprocess.run(["kill", f"-{signal.SIGKILL.value}", str(pid)], check=False)
+def enqueue_and_die(url: str, run_log_path: Path, point: str, start_timeout: int = HOUR) -> None:
+    client = start_guarded(
+        [sys.executable, "-c", ENQUEUE, point, str(start_timeout)], env=environment(url, run_log_path), cwd=ROOT
+    )
+    assert client.wait(60) != 0
 
 
-def test_killed_enqueue_starts_nothing_and_is_completed_by_the_same_uuid(url: str, run_log_path: Path) -> None:
-    with flow_app.app.override(store=url):
-        call_store(flow_app.app, lambda store: store.tally())  # makes the file
-        client = start_guarded([sys.executable, "-c", ENQUEUE], env=environment(url, run_log_path), cwd=ROOT)
-        wait_for(lambda: tally().get("waiting", 0) > 0, 60)
-        client.kill()
-        client.wait()
-        found = tally()
-        with forked_workers(url, run_log_path, 1, "tests.faults.flow_app"):
-            wait_for(lambda: len(pids()) == 1, 60)
-            if found.get("waiting", 0) <= SIZE:  # it was killed before the last add
-                assert tally() == found
-            handle = flow_app.chord(SIZE).delay(uuid="killed")
-            assert handle.result(timeout=120) == SIZE
+@pytest.mark.parametrize("point", STORED)
+def test_killed_enqueue_starts_nothing_and_is_completed_by_the_same_uuid(
+    url: str, run_log_path: Path, point: str
+) -> None:
+    enqueue_and_die(url, run_log_path, point)
+    assert tally() == {"waiting": STORED[point]}
+    with forked_workers(url, run_log_path, 1, PROGRAM):
+        wait_for(lambda: len(worker_pids(flow_app.app)) == 1, 60)
+        assert flow_app.same.delay(1).result(timeout=60) == 1, "the worker has made turns"
+        assert tally() == {"waiting": STORED[point], "succeeded": 1}
+        handle = flow_app.chord(SIZE).delay(uuid="killed")
+        assert handle.result(timeout=120) == SIZE
     assert len(run_log_path.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("point", STORED)
+def test_tasks_of_a_killed_enqueue_end_after_the_start_timeout(url: str, run_log_path: Path, point: str) -> None:
+    """The timeout is an hour; two seconds here, because the clock of a server cannot be driven."""
+    enqueue_and_die(url, run_log_path, point, 2_000)
+    with forked_workers(url, run_log_path, 1, PROGRAM):
+        wait_for(lambda: tally() == {"cancelled": STORED[point]}, 60)
+        reasons = [info.reason or "" for info in flow_app.app.sync.find(state="cancelled", limit=SIZE + 1)]
+    assert [reason for reason in reasons if not reason.endswith("its flow was never completely added")] == []
+    assert not run_log_path.exists(), "the last task ran"
+
+
+def test_flow_that_a_killed_task_spawns_is_added_once(url: str, run_log_path: Path) -> None:
+    size = scaled(100, 900)
+    with forked_workers(url, run_log_path, 2, PROGRAM):
+        handle = flow_app.fan_out.delay(size)
+        assert handle.result(timeout=60) == size
+        assert handle.info().attempt == 2, "its worker was killed once"
+        wait_for(lambda: set(tally()) == {"succeeded"}, 60)
+    assert tally() == {"succeeded": 1 + size + 1}
+    assert [line.split()[1] for line in run_log_path.read_text().splitlines()] == [str(size)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.support.leak_check import descendants
 from tests.support.process_guard import start_guarded
 
 ROOT = Path(__file__).parents[2]
@@ -103,6 +105,14 @@ def forked_workers(
             os.killpg(parent.pid, signal.SIGKILL)  # it has its own session
             parent.wait()
             raise
+
+
+def kill_a_forked_worker(parent: subprocess.Popen[bytes], rng: random.Random) -> int:
+    """Kills one of the workers that the process has forked, which forks another one; returns the pid."""
+    wait_for(lambda: bool(descendants(parent.pid)), 60)
+    pid = rng.choice(sorted(descendants(parent.pid)))
+    os.kill(pid, signal.SIGKILL)
+    return pid
 
 
 def run_forked(number: int, run: Callable[[], object]) -> None:
