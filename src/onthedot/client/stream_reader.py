@@ -69,6 +69,10 @@ class StreamReader:
                 self.ended = record  # the state was read before the notes, so these were the last
                 self.close()
 
+    def look_again(self) -> None:
+        """The next `fill` reads at once, without a hint."""
+        self.close()
+
     def close(self) -> None:
         """From any thread."""
         if self._forget is not None:

@@ -60,6 +60,7 @@ class BoundedClient(StoreClient):
         return await self._bounded(waiting, f"task {uuid} has not ended, and nothing runs now")
 
     async def read_items(self, reader: StreamReader) -> None:
+        reader.look_again()  # the clock may have been set beyond the lease of the subscription, which ends the hints
         waiting = asyncio.wait_for(super().read_items(reader), self._limits.give_up)
         await self._bounded(waiting, f"task {reader.uuid} has no new items, and nothing runs now")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from onthedot import App, Retry, StoreUnavailable, StreamRestarted, TaskCancelled, TaskFailed, current_task
+from onthedot import App, Retry, StoreUnavailable, StreamRestarted, TaskCancelled, TaskFailed, TaskTimeout, current_task
 from onthedot.model.context import current_run
 from onthedot.stores.contract import Lease, Note
 from tests.support.waits import every_chance, until
@@ -166,6 +166,7 @@ async def test_suspended_stream_without_streamed_begins_again(app: App) -> None:
         handle = await numbers.enqueue()
         items = aiter(handle)
         assert await anext(items) == 1
+        await until(lambda: _state_is(handle, "waiting"))
         await handle.signal("go")
         with pytest.raises(StreamRestarted):
             await anext(items)
@@ -232,6 +233,43 @@ async def test_released_stream_continues_in_the_next_worker(app: App) -> None:
         more.set()
         async with app.running():
             assert [number async for number in items] == [2, 3]
+
+
+async def test_retry_of_a_failed_stream_continues_after_the_end_that_was_read(app: App) -> None:
+    @app.task
+    async def numbers() -> AsyncIterator[int]:
+        for number in range(current_task().streamed, 4):
+            yield number
+            if number == 1:
+                raise ValueError("not now")
+
+    async with app.running():
+        handle = await numbers.enqueue()
+        entries = [entry async for entry in handle.stream()]
+        assert [(entry.number, entry.data) for entry in entries] == [(1, 0), (2, 1), (3, "failed")]
+        assert await handle.retry()
+        rest = [entry async for entry in handle.stream(after=entries[-1].cursor)]
+        assert [(entry.number, entry.data) for entry in rest] == [(3, 2), (4, 3), (5, "succeeded")]
+        assert await handle == [0, 1, 2, 3]
+
+
+async def test_timeout_ends_a_stream_and_its_generator(app: App) -> None:
+    ends: list[str] = []
+
+    @app.task(timeout=0.2)
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            yield 1
+            await asyncio.Event().wait()
+        finally:
+            ends.append("closed")
+
+    async with app.running():
+        items = aiter(await numbers.enqueue())
+        assert await anext(items) == 1
+        with pytest.raises(TaskTimeout):
+            await anext(items)
+    assert ends == ["closed"]
 
 
 async def test_outage_of_the_store_delays_items_only(app: App, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ async def test_manual_clock_drives_a_stream() -> None:
     async def days() -> AsyncIterator[str]:
         ctx = current_task()
         streamed = ctx.streamed
-        for day in range(3):
+        for day in range(4):
             if day:
                 await ctx.sleep(86_400)
             if day >= streamed:
@@ -41,8 +41,10 @@ async def test_manual_clock_drives_a_stream() -> None:
         await test.advance(days=1)
         assert await anext(items) == "day 1"
         await test.advance(days=1)
-        assert [item async for item in items] == ["day 2"]
-        assert await handle == ["day 0", "day 1", "day 2"]
+        assert await anext(items) == "day 2"
+        await test.advance(days=1)
+        assert [item async for item in items] == ["day 3"]
+        assert await handle == ["day 0", "day 1", "day 2", "day 3"]
 
 
 def test_manual_clock_drives_a_stream_for_sync_code() -> None:
@@ -59,7 +61,7 @@ def test_manual_clock_drives_a_stream_for_sync_code() -> None:
         test.sync.run_until_idle()
         items = iter(handle)
         assert next(items) == 1
-        test.sync.advance(60)
+        test.sync.advance(120)
         with pytest.raises(StreamRestarted):
             next(items)
         assert list(handle) == [2]
