@@ -128,9 +128,12 @@ def _remark(out: Screen, info: TaskInfo) -> str:
 @click.argument("uuid")
 def show(options: GlobalOptions, uuid: str) -> None:
     """All that is known about a task; the last or first characters of its uuid are enough."""
-    info, steps, items = with_operations(options, lambda operations: _get(operations, uuid))
+    zone = UTC if options.utc else None
+    found = with_operations(options, lambda operations: _get(operations, uuid, zone))
+    info = found.info
     if options.json:
-        write_json(_in_utc(info).to_dict() | {"steps": steps, "items": items})
+        more = {"steps": found.steps, "items": found.items, "flow": found.flow, "waits": found.waits}
+        write_json(_in_utc(info).to_dict() | more)
         return
     out = screen(utc=options.utc)
     attempts = (
@@ -145,14 +148,14 @@ def show(options: GlobalOptions, uuid: str) -> None:
         ("worker", info.worker), ("unique", info.unique), ("lane", info.lane),
         ("tags", ", ".join(info.tags)), ("metadata", _json(info.metadata) if info.metadata else ""),
         ("progress", "" if info.progress is None else "{:g} of {:g}".format(*info.progress)), ("reason", info.reason),
-        ("items", f"{items:,} saved" if items else ""),
+        ("items", f"{found.items:,} saved" if found.items else ""), ("flow", found.flow), ("waits", found.waits),
     ]  # fmt: skip
     rows = [[name, str(value)] for name, value in facts if value not in ("", None, "-")]
     out.table(("", Column("", wrap=True)), rows)
-    if steps:
+    if found.steps:
         click.echo("\nsteps:")
         columns = (Column("NAME", least=12), number("BYTES"), Column("", least=16))
-        out.table(columns, [[each.name, f"{each.size:,}", _step_text(out, each)] for each in steps])
+        out.table(columns, [[each.name, f"{each.size:,}", _step_text(out, each)] for each in found.steps])
     if info.result_status == "stored":
         text = info.result if isinstance(info.result, str) else _json(info.result)
         click.echo(f"\nresult:\n{clean_lines(text[:_MAX_RESULT])}")
@@ -184,14 +187,23 @@ def _step_text(out: Screen, step: StepInfo) -> str:
 
 
 class _Shown(NamedTuple):
+    """items: of a stream, that are saved. flow: the flow that it belongs to. waits: what a waiting task waits for."""
+
     info: TaskInfo
     steps: list[StepInfo]
-    items: int  # of a stream, that are saved
+    items: int
+    flow: str | None
+    waits: str
 
 
-async def _get(operations: Operations, uuid: str) -> _Shown:
+async def _get(operations: Operations, uuid: str, zone: tzinfo | None) -> _Shown:
     whole = await operations.tasks.complete_uuid(uuid)
-    return _Shown(await operations.get(whole), await operations.steps(whole), await operations.streamed(whole))
+    info = await operations.get(whole)
+    waits = ""
+    if info.state is TaskState.WAITING:
+        waits = (await operations.explain(whole, zone)).text
+    steps = await operations.steps(whole)
+    return _Shown(info, steps, await operations.streamed(whole), await operations.flows.flow_of(whole), waits)
 
 
 def _json(value: object) -> str:

@@ -129,6 +129,10 @@ class FlowOperations:
         if last is not None and last.state == "cancelled" and flow not in found:
             yield last  # it is listed under the flow whose member has spawned it
 
+    async def flow_of(self, uuid: str) -> str | None:
+        """Return the flow that a task is linked into, or whose last task it is; None: it is in no flow."""
+        return _flow_of(await self._queries.record(uuid))
+
     async def not_succeeded(self, uuids: Sequence[str]) -> dict[str, int]:
         """The flows of these tasks, and how many tasks of each have ended and did not succeed, without the last one."""
         records = [record for record in await self._store.get(uuids) if record is not None]

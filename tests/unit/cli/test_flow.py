@@ -62,6 +62,12 @@ def test_flows_are_listed_and_shown(console: Console) -> None:
     assert "it waits for 4 of 4 tasks of flow" in text
     assert ": no worker is alive; start one: onthedot worker" in text
     assert "retry:" not in text
+    shown = console.json("task", "show", waiting.uuid)
+    assert (shown["flow"], shown["waits"][:26]) == (waiting.uuid, "it waits for 4 of 4 tasks ")
+    member = waiting.tasks(state="ready").tasks[0].uuid
+    assert f"flow      {waiting.uuid}" in console.do("task", "show", member)
+    plain = console.json("task", "show", console.add("greet", name="ann"))
+    assert (plain["flow"], plain["waits"]) == (None, "")
 
 
 def test_flow_is_cancelled_and_retried(console: Console) -> None:
