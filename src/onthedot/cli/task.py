@@ -235,6 +235,8 @@ def explain(options: GlobalOptions, uuid: str) -> None:
 
 
 def _print_holders(out: Screen, reason: Explanation | ExplanationReason) -> None:
+    if reason.reason == "waiting_tasks" and not any(by.worker for by in reason.by):
+        return  # the text names them
     title = reason.reason
     if (more := reason.by_count - len(reason.by)) > 0:
         title += f", these and {more} more"

@@ -6,7 +6,14 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from onthedot.model.flow_names import MAX_MEMBERS, MemberUuids, counter_flow, is_end_counter, is_start_signal
+from onthedot.model.flow_names import (
+    MAX_MEMBERS,
+    MemberUuids,
+    counter_flow,
+    is_child_flow,
+    is_end_counter,
+    is_start_signal,
+)
 from onthedot.operations.flow_cancel import flow_size
 from onthedot.operations.humanize import plural, short_id
 from onthedot.operations.start_rate import sample
@@ -40,7 +47,10 @@ async def wait_for_tasks(store: Store, wait: Wait, moment: Callable[[float], str
     if is_end_counter(name):
         found = await store.get([flow])
         last = tuple(record for record in found if record is not None)
-        return WaitReason("waiting_tasks", f"it waits for the end of flow {short_id(flow)}", last, 1, last)
+        text = f"it waits for the end of flow {short_id(flow)}"
+        if last and is_child_flow(flow):
+            text = f"it waits for its child {_name(last[0])}"
+        return WaitReason("waiting_tasks", text, last, 1, last)
     (counter,) = await store.counters([name])
     missing = value - counter.value
     living = _Living([each for state in _LIVING async for each in sample(store, _of(flow, state), _MAX_SAMPLE)])

@@ -1,4 +1,4 @@
-"""Cancelling all that lives of a flow, and of the flows that its members have spawned."""
+"""Cancelling all that lives of a flow, and of the flows that its members have spawned or run as children."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from onthedot.model.flow_names import MemberUuids
+from onthedot.operations.children import awaited_child
 from onthedot.stores.contract import BATCH, Record, Store
 
 _AT_ONCE = 200  # tasks of small flows that are cancelled together
@@ -80,14 +81,22 @@ class FlowCancel:
                 if len(new) >= _AT_ONCE:
                     await self._cancel(new)
                     new = []
-                for record in records:
-                    if record.uuid not in self._known and flow_size(record).members:
+                found = [record for record in records if flow_size(record).members]
+                for record in [*found, *await self._children(records)]:
+                    if record.uuid not in self._known:
                         self.begin(record)
                         queue.append(record)
             if len(alive) == before:
                 self._open.pop(last.uuid, None)
         await self._cancel(new)
         return len(alive)
+
+    async def _children(self, records: Sequence[Record]) -> list[Record]:
+        """The last tasks of the flows that these tasks run as children. Cancelled here, no worker is needed for it."""
+        flows = [flow for record in records if (flow := awaited_child(record)) is not None]
+        if not flows:
+            return []
+        return [record for record in await self.store.get(flows) if record is not None]
 
     async def _cancel(self, uuids: Sequence[str]) -> None:
         self.found_new = self.found_new or bool(uuids)

@@ -223,3 +223,36 @@ def test_flow_show_shortens_a_long_chain(console: Console) -> None:
     lines = tree(console.do("flow", "show", call.delay().uuid))
     assert len(lines) < 30
     assert re.fullmatch(r" +└─ … [0-9]+ more tasks: --tasks lists them, --json has all stages", lines[-1])
+
+
+def test_children_of_a_task_are_shown_explained_and_cancelled_with_it(console: Console) -> None:
+    @console.app.task
+    async def resize(number: int) -> int:
+        await current_task().wait_for("go")
+        return number
+
+    @console.app.task
+    async def add_up(numbers: list[int]) -> int:
+        return sum(numbers)
+
+    @console.app.task
+    async def album(number: int) -> int:
+        return await current_task().run(group(resize.s(each) for each in range(number)) | add_up)
+
+    @console.app.task
+    async def mail(total: int) -> int:
+        return total
+
+    handle = (album.s(3) | mail).delay()
+    with console.app.background():
+        wait_until(lambda: len(console.app.sync.find(source="resize", state="waiting")) == 3)
+    shown = console.do("flow", "show", handle.uuid)
+    assert tree(shown) == ["mail waiting", "└─ album waiting", "   └─ runs add_up waiting"]
+    found = console.json("task", "explain", handle.uuid)
+    assert [each["reason"] for each in found["also"]] == ["waiting_tasks", "waiting_tasks", "waiting_signal"]
+    assert ": it waits for its child add_up " in found["also"][0]["text"]
+    assert "it waits for 3 of 3 tasks of flow" in found["also"][1]["text"]
+    assert console.json("flow", "cancel", handle.uuid)["cancelled"] == 6
+    states = {info.source: info.state.value for info in console.app.sync.find()}
+    del states["onthedot.stop"]
+    assert set(states.values()) == {"cancelled"}

@@ -65,6 +65,30 @@ async def test_cancel_reaches_children_of_children(app: App) -> None:
 
 
 @on_each_store
+async def test_cancel_of_a_flow_counts_and_ends_the_tasks_of_children(app: App) -> None:
+    tasks = Tasks(app)
+
+    @app.task
+    async def inner() -> int:
+        return await current_task().run(group(tasks.hang.s(number) for number in range(3)) | tasks.total)
+
+    @app.task
+    async def outer() -> int:
+        return await current_task().run(inner.s())
+
+    @app.task
+    async def last(number: int) -> int:
+        return number
+
+    async with app.running():
+        handle = await (outer.s() | last).enqueue()
+        await until(lambda: has(app, "hang", "running", 3))
+        assert await handle.cancel() == 7  # last, outer, inner, total, and hang three times
+        for source, count in {"hang": 3, "total": 1, "inner": 1, "outer": 1, "last": 1}.items():
+            assert await has(app, source, "cancelled", count)
+
+
+@on_each_store
 @pytest.mark.parametrize("is_member", [False, True])
 async def test_cancel_at_the_moment_of_suspension_leaves_no_child(app: App, is_member: bool) -> None:
     """The cancel comes when the run has decided to end, and its outcome is not settled."""
