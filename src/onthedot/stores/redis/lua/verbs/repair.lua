@@ -2,7 +2,7 @@
 -- KEYS[1]: prefix. ARGV: now, "list", "requeue", "lanes" or "tally", seqs.
 -- Returns: their uuids. Those that are requeued have an alarm at their due time, so that the next turn decides; a waiting task waits
 --   again. A record whose
---   uuid is not known is the rest of an aborted add, and is deleted. "lanes": lanes with parked tasks are counted again.
+--   uuid is not known is the rest of an aborted add, and is deleted. "lanes": lanes with live tasks are counted again.
 --   "tally": the tasks of all sources are counted again: a record that could not be read is counted where nothing names it.
 --   A counter below the number of ended tasks that increment it is raised to this number; the next turn checks all waits.
 -- uses: places counter_keys
@@ -30,7 +30,6 @@ local function requeue(r, pending) -- it is counted where it was: most likely as
     begin_wait(r, {r.seq})
     return set_alarm(r, 'waiting')
   end
-  if r.lane then call('SADD', PARKED_LANES, r.lane) end -- so that the lane is counted again
   pending[r.source] = (pending[r.source] or 0) + 1
   if counted(r.source, 'scheduled') < pending[r.source] then count(r.source, 'scheduled', 1) end
   set_alarm(r, 'scheduled')
@@ -135,7 +134,12 @@ for i = 3, #ARGV do
       call('HDEL', TASK, r.seq)
       call('HDEL', HISTORY, r.seq)
     end
-  elseif r and not is_placed(r) then
+    r = nil
+  end
+  if r and r.lane and not r.ended and ARGV[2] == 'requeue' then
+    call('SADD', PARKED_LANES, r.lane) -- so that the lane is counted again
+  end
+  if r and not is_placed(r) then
     uuids[#uuids + 1] = r.uuid -- nil if it cannot be read: promote sets it aside
     if ARGV[2] == 'requeue' then requeue(r, pending) end
   end
