@@ -78,7 +78,7 @@ class Running:
         self._began = time.monotonic()
         command = [
             f"{run.environment}/bin/python", "-m", "pytest", "-p", "no:cacheprovider",
-            "--basetemp", str(folder / "files"), "--junit-xml", str(self._report_file),
+            "--basetemp", str(folder / "f"), "--junit-xml", str(self._report_file),
             "-m", f"not slow and {run.marks}", *arguments,
         ]  # fmt: skip
         say(f"{run.name}: pytest -m '{run.marks}' {' '.join(arguments)}")
@@ -206,7 +206,8 @@ def main(words: Sequence[str]) -> int:
     mark = words.index("--")
     environments = words[:mark]
     signal.signal(signal.SIGTERM, stop)
-    with tempfile.TemporaryDirectory(prefix="dev-test-", ignore_cleanup_errors=True) as folder:
+    # Short names: sockets are in the folders of tests, and the path of a socket has at most 107 characters.
+    with tempfile.TemporaryDirectory(prefix="t-", ignore_cleanup_errors=True) as folder:
         suite = Suite(words[mark + 1 :], Path(folder))
         try:
             suite.perform(runs_side_by_side(environments))
