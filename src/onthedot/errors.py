@@ -22,6 +22,7 @@
     │   ├── StoreUnavailable             not reached, or no answer: `stored` is False (not stored) or None (unknown)
     │   ├── StoreBusy                    reached, but locked by others for too long: not stored
     │   ├── StoreFull                    not stored
+    │   │   └── SourceFrozen             new batches of a task are not accepted now
     │   └── StoreRefused                 a person must change something: schema, login, script, policy
     └── SchedulerStateError              start or stop at the wrong moment
 
@@ -238,6 +239,29 @@ class StoreFull(StoreError):
     """The store accepts no more tasks now: it, or the task's `max_pending`, is full. Nothing was stored."""
 
     stored: Literal[False] | None = False
+
+
+class SourceFrozen(StoreFull):
+    """An operator has frozen the batches of a task: running ones finish, new ones are not accepted. Nothing was stored.
+
+    Args:
+        source: name of the task.
+        retry_after: seconds after which a caller may try again, such as for the header ``Retry-After``.
+
+    >>> str(SourceFrozen("names", 30))
+    'names is frozen: it accepts no new batches now; try again in 30 s, or end it with `onthedot batch thaw names`'
+    """
+
+    def __init__(self, source: str, retry_after: float) -> None:
+        super().__init__(source, retry_after)
+        self.source = source
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return (
+            f"{self.source} is frozen: it accepts no new batches now; try again in {self.retry_after:g} s, or end it "
+            f"with `onthedot batch thaw {self.source}`"
+        )
 
 
 class StoreRefused(StoreError):

@@ -26,6 +26,16 @@ FAILURES = ("chain_and_chord", "delayed_messages", "streamed_answer", "webhooks"
 PRINTED = {
     "approval": ["small: 50 to ann", "stored: True False", "large: 500 to bob", "other: refused by joe"],
     "background_thread": ["the program goes on: 2", "beat"],
+    "batch_progress": [
+        "first: ['old Ada Lind', 'old Bo Lind', 'old Cleo Lind', 'old Dag Lind']",
+        "part 2: 3 kept, refused {'duplicate': 1}",
+        "part 3: 1 kept, refused {'duplicate': 1}",
+        "part 4: 2 kept, refused {'duplicate': 1}",
+        "all: 10 names, 0 missing",
+        "the same key is the same batch: True",
+        "degraded: 10 names in 1 part",
+        "frozen: try again in 30 s",
+    ],
     "chain_and_chord": [
         "chain: 12",
         "chord: 8",
@@ -79,7 +89,7 @@ PRINTED = {
 def test_every_example_is_run() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.py")}
     assert names == {*PRINTED, ENDS_BY_SIGNAL}
-    assert len(names) == 14
+    assert len(names) == 15
 
 
 @pytest.mark.parametrize("name", sorted(PRINTED))

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-GOOD = [HERE / "use_ok.py", HERE / "use_flows_ok.py", HERE / "use_streams_ok.py"]
-BAD = [HERE / "use_bad.py", HERE / "use_flows_bad.py", HERE / "use_streams_bad.py"]
+KINDS = ("", "_flows", "_streams", "_batches")
+GOOD = [HERE / f"use{kind}_ok.py" for kind in KINDS]
+BAD = [HERE / f"use{kind}_bad.py" for kind in KINDS]
 
 pytestmark = [
     pytest.mark.timeout(300),

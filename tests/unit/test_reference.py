@@ -15,10 +15,12 @@ import pytest
 
 import onthedot
 from onthedot import mq, testing
+from onthedot.api.batches import Batches, SyncBatches
 from onthedot.api.functions import Call, Enqueuer, NamedTask, ScheduledFunction
 from onthedot.api.operations import AppOperations, LimitChange, SyncOperations
 from onthedot.api.schedules import PlanRange, ScheduleOptions, Schedules, SyncSchedules
 from onthedot.api.stream_functions import StreamEnqueuer
+from onthedot.batches.requests import BatchArguments
 from onthedot.codec.body import Caps
 from onthedot.model.context import SyncTaskContext
 from onthedot.model.options import AddOptions
@@ -38,16 +40,24 @@ PUBLIC |= {f"testing.{name}": getattr(testing, name) for name in testing.__all__
 """Names that users import."""
 
 REACHED = [
-    AddOptions, AppOperations, Caps, Enqueuer, LimitChange, NamedTask, PlanRange, ScheduledFunction, ScheduleOptions,
+    AddOptions, AppOperations, BatchArguments, Batches,
+    Caps, Enqueuer, LimitChange, NamedTask, PlanRange, ScheduledFunction, ScheduleOptions,
     Schedules, StreamEnqueuer, SyncTaskContext, TaskFilter,
 ]  # fmt: skip
 """What public names take and return, under names that are not exported."""
 
-TWINS = [(AppOperations, SyncOperations), (Schedules, SyncSchedules), (testing.TestApp, testing.SyncTestApp)]
+TWINS = [
+    (AppOperations, SyncOperations),
+    (Batches, SyncBatches),
+    (onthedot.Batch, onthedot.SyncBatch),
+    (Schedules, SyncSchedules),
+    (testing.TestApp, testing.SyncTestApp),
+]
 """Classes for sync code, which are described by those for async code."""
 
 FOR_THE_LIBRARY = {
     "Call": ("check_single", "decode_result", "origin", "related", "single_task"),
+    "BatchPolicy": ("sizes",),
     "CronSchedule": ("in_zone",),
     "DailySchedule": ("in_zone",),
     "Group": ("check_single", "decode_result", "origin", "related", "single_task"),
@@ -118,7 +128,8 @@ def defined_here(subject: type, member: str) -> bool:
 def made_by_the_library(subject: type) -> bool:
     """Its constructor is not for users. A page of the reference has the fields of a record in a table."""
     return subject in (
-        AppOperations, Call, onthedot.Group, onthedot.Takes, onthedot.FlowHandle, onthedot.AsyncFlowHandle, Enqueuer,
+        AppOperations, Batches, onthedot.Batch, onthedot.SyncBatch,
+        Call, onthedot.Group, onthedot.Takes, onthedot.FlowHandle, onthedot.AsyncFlowHandle, Enqueuer,
         NamedTask, ScheduledFunction, Schedules, onthedot.TaskFunction, onthedot.StreamFunction,
         onthedot.StreamHandle, onthedot.AsyncStreamHandle, StreamEnqueuer,
         onthedot.TaskHandle, onthedot.AsyncTaskHandle, onthedot.TaskContext, SyncTaskContext, Explanation,
@@ -161,7 +172,8 @@ def test_sync_class_has_the_methods_of_the_async_class(described: type, twin: ty
     for name, value in inspect.getmembers(twin, inspect.isfunction):
         if not name.startswith("_"):
             ours = list(inspect.signature(value).parameters)
-            assert ours == list(inspect.signature(getattr(described, name)).parameters), name
+            owner = described if hasattr(described, name) else onthedot.App  # app.sync.batch is app.batch
+            assert ours == list(inspect.signature(getattr(owner, name)).parameters), name
 
 
 RECORDS = {

@@ -19,7 +19,8 @@ NAMES = """
     Retry Snooze Reject Cancel Signal
     OnTheDotError DeclarationError DuplicateTask BadSchedule BadLimit ArgumentError TaskError TaskFailed TaskCancelled
     TaskTimeout WorkerDied TaskNotFound ResultExpired ResultNotStored StepChanged StreamRestarted StoreError
-    StoreUnavailable StoreBusy StoreFull StoreRefused SchedulerStateError
+    StoreUnavailable StoreBusy StoreFull SourceFrozen StoreRefused SchedulerStateError
+    Batch SyncBatch BatchPolicy BatchProgress BatchResult Dedup Part SizeTable
 """.split()  # noqa: SIM905 -- read and compared as a block
 
 BASES = {
@@ -43,6 +44,7 @@ BASES = {
     "StoreUnavailable": ["StoreError"],
     "StoreBusy": ["StoreError"],
     "StoreFull": ["StoreError"],
+    "SourceFrozen": ["StoreFull"],
     "StoreRefused": ["StoreError"],
     "SchedulerStateError": ["OnTheDotError"],
     "TaskControl": ["BaseException"],

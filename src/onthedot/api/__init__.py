@@ -1,12 +1,15 @@
 """The public names: what ``from onthedot import …`` gives."""
 
 from onthedot.api.app import App
+from onthedot.api.batches import Batch, SyncBatch
 from onthedot.api.flow_handles import AsyncFlowHandle, FlowHandle
 from onthedot.api.functions import TaskFunction
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle, as_completed
 from onthedot.api.scheduler import Scheduler, get_scheduler, get_scheduler_status, start_scheduler, stop_scheduler
 from onthedot.api.stream_functions import StreamFunction
 from onthedot.api.stream_handles import AsyncStreamHandle, StreamHandle
+from onthedot.batches.parts import BatchResult, Part
+from onthedot.batches.policy import BatchPolicy, Dedup, SizeTable
 from onthedot.codec.task_failure import TaskFailure
 from onthedot.definitions.consumers import BaseTaskConsumer, TaskConsumerRegistry
 from onthedot.errors import (
@@ -23,6 +26,7 @@ from onthedot.errors import (
     Retry,
     SchedulerStateError,
     Snooze,
+    SourceFrozen,
     StepChanged,
     StoreBusy,
     StoreError,
@@ -45,6 +49,7 @@ from onthedot.model.options import TaskOptions
 from onthedot.model.signals import Signal
 from onthedot.model.streams import StreamEntry
 from onthedot.model.task import Task, TaskInfo, TaskState
+from onthedot.operations.batches import BatchProgress
 from onthedot.operations.explain import Explanation
 from onthedot.operations.flows import FlowProgress
 from onthedot.operations.task_queries import TaskPage
@@ -60,11 +65,16 @@ __all__ = [
     "BadLimit",
     "BadSchedule",
     "BaseTaskConsumer",
+    "Batch",
+    "BatchPolicy",
+    "BatchProgress",
+    "BatchResult",
     "Call",
     "Cancel",
     "CronSchedule",
     "DailySchedule",
     "DeclarationError",
+    "Dedup",
     "DuplicateTask",
     "Explanation",
     "FlowHandle",
@@ -73,6 +83,7 @@ __all__ = [
     "IntervalSchedule",
     "OnTheDotError",
     "OnceSchedule",
+    "Part",
     "Processes",
     "Rate",
     "Reject",
@@ -82,7 +93,9 @@ __all__ = [
     "Scheduler",
     "SchedulerStateError",
     "Signal",
+    "SizeTable",
     "Snooze",
+    "SourceFrozen",
     "StepChanged",
     "StoreBusy",
     "StoreError",
@@ -93,6 +106,7 @@ __all__ = [
     "StreamFunction",
     "StreamHandle",
     "StreamRestarted",
+    "SyncBatch",
     "Takes",
     "Task",
     "TaskCancelled",

@@ -13,11 +13,13 @@ from weakref import WeakSet
 from onthedot.api.app_handles import AppHandles
 from onthedot.api.app_lifecycle import AppLifecycle
 from onthedot.api.app_shortcuts import AppShortcuts
+from onthedot.api.batches import AppBatches, Batches, BatchSetup
 from onthedot.api.functions import NamedTask, ScheduledFunction, TaskFunction, new_tasks
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
 from onthedot.api.operations import AppOperations, SyncOperations
 from onthedot.api.schedules import Schedules, SyncSchedules
 from onthedot.api.stream_functions import StreamFunction
+from onthedot.batches.policy import BatchPolicy
 from onthedot.clock.durations import Duration
 from onthedot.codec.body import Caps
 from onthedot.definitions.consumers import BaseTaskConsumer
@@ -69,7 +71,7 @@ class _Decorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
 
 
-class App(AppHandles, AppLifecycle, AppShortcuts, Generic[S]):
+class App(AppBatches, AppHandles, AppLifecycle, AppShortcuts, Generic[S]):
     """Declares tasks, adds them to a store and runs them.
 
     `operations` finds and changes tasks of all processes, `schedules` their schedules; `sync` has both for sync code.
@@ -154,7 +156,9 @@ class App(AppHandles, AppLifecycle, AppShortcuts, Generic[S]):
         self._portal = self.runtime.portal
         self.schedules: Schedules = Schedules(self.runtime)
         self.operations: AppOperations = AppOperations(self._portal)
-        self.sync: SyncOperations = SyncOperations(self._portal, SyncSchedules(self.runtime))
+        self._batch_setup: BatchSetup = BatchSetup(self.runtime)
+        self.batches: Batches = Batches(self._portal)
+        self.sync: SyncOperations = SyncOperations(self._portal, SyncSchedules(self.runtime), self._batch_setup)
         open_apps.add(self)
 
     if not TYPE_CHECKING:  # type checkers refuse the name themselves
@@ -179,6 +183,7 @@ class App(AppHandles, AppLifecycle, AppShortcuts, Generic[S]):
         name: str | None = None,
         aliases: Iterable[str] = (),
         schedule: object = None,
+        batch: BatchPolicy | None = None,
         **options: Unpack[TaskOptions],
     ) -> _Decorator: ...
     def task(
@@ -188,6 +193,7 @@ class App(AppHandles, AppLifecycle, AppShortcuts, Generic[S]):
         name: str | None = None,
         aliases: Iterable[str] = (),
         schedule: object = None,
+        batch: BatchPolicy | None = None,
         **options: Any,
     ) -> Any:
         """Declares a function as a task: ``@app.task``, or ``@app.task(max_retries=3)``.
@@ -197,11 +203,16 @@ class App(AppHandles, AppLifecycle, AppShortcuts, Generic[S]):
             name: Source of its tasks; by default the name of the function.
             aliases: Former names, whose tasks it runs too.
             schedule: When it runs by itself: a cron str, timedelta, time, aware datetime or a rule
+            batch: How ``app.batch`` makes items with it in parts. The task returns a list.
             options: See `TaskOptions`.
         """
+        if not isinstance(aliases, str):
+            aliases = tuple(aliases)
 
         def decorate(function: Callable[..., Any]) -> Any:
             definition = self._registry.function(function, name, aliases, schedule, cast(TaskOptions, options))
+            if batch is not None:
+                self._batch_setup.declare(definition, batch, aliases)
             if definition.is_stream:
                 return StreamFunction[Any, Any](self._portal, definition)
             return TaskFunction[Any, Any, Any](self._portal, definition)

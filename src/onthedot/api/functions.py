@@ -79,6 +79,11 @@ class Enqueuer(Generic[P, R]):
         """For the packages of this project."""
         return self._definition
 
+    @property
+    def portal(self) -> Portal:
+        """For the packages of this project: the same object for all tasks of an app."""
+        return self._portal
+
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """Adds a call; it is stored when this returns. For sync code; async code awaits ``enqueue``."""
         new = self._definition.new_task(args, kwargs, self._call_options)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
+from onthedot.api.batches import BatchSetup, SyncBatch, SyncBatches
 from onthedot.api.flow_handles import AsyncFlowHandle, FlowHandle
+from onthedot.api.functions import Enqueuer
 from onthedot.api.schedules import SyncSchedules
+from onthedot.batches.requests import BatchArguments, add_batch
 from onthedot.client.portal import Portal
 from onthedot.clock.durations import Duration
 from onthedot.codec.untyped import decode_untyped_result
@@ -19,6 +22,8 @@ from onthedot.operations.limits import LimitInfo
 from onthedot.operations.sources import SourceInfo
 from onthedot.operations.task_queries import TaskFilter, TaskPage
 from onthedot.operations.workers import WorkerInfo
+
+T = TypeVar("T")
 
 __all__ = ["AppOperations", "LimitChange", "SyncOperations"]
 
@@ -185,14 +190,24 @@ class AppOperations:
 class SyncOperations:
     """`AppOperations` for sync code: ``app.sync.operations.get(uuid)``, in short ``app.sync.get(uuid)``."""
 
-    def __init__(self, portal: Portal, schedules: SyncSchedules) -> None:
+    def __init__(self, portal: Portal, schedules: SyncSchedules, batch_setup: BatchSetup) -> None:
         self._portal = portal
+        self._batch_setup: BatchSetup = batch_setup
         self.schedules = schedules
+        self.batches: SyncBatches = SyncBatches(portal)
 
     @property
     def operations(self) -> SyncOperations:
         """The object itself, so that sync code reads like async code."""
         return self
+
+    def batch(self, task: Enqueuer[..., list[T]], **arguments: Unpack[BatchArguments]) -> SyncBatch[T]:
+        prepared = self._batch_setup.prepare(task, arguments)
+        added = self._portal.run_sync(lambda client: add_batch(client, prepared))
+        return SyncBatch(self._batch_setup.reader(added.uuid), added.fresh)
+
+    def batch_handle(self, id: str) -> SyncBatch[Any]:  # noqa: A002 - as `SyncBatch.id`
+        return SyncBatch(self._batch_setup.reader(id))
 
     def flow(self, uuid: str) -> FlowHandle[Any]:
         return FlowHandle(self._portal, uuid, decode_untyped_result, added=False)

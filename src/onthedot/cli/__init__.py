@@ -36,6 +36,16 @@ class Lazy(NamedTuple):
 _COMMANDS: dict[str, Lazy | dict[str, Lazy]] = {
     "_child": Lazy("worker:child", ""),  # hidden: the process that `worker` and `dev` start
     "add": Lazy("add:add", "Add a task."),
+    "batch": {
+        "cancel": Lazy("batch:cancel", "Cancel a batch and its parts."),
+        "degrade": Lazy("batch:degrade", "Make new batches of a task in one part, by its fallback."),
+        "drain": Lazy("batch:drain", "Freeze a task, then wait until all its batches have ended."),
+        "freeze": Lazy("batch:freeze", "Accept no new batches of a task; running ones finish."),
+        "list": Lazy("batch:list_batches", "Batches, newest first."),
+        "restore": Lazy("batch:restore", "Split new batches of a task again."),
+        "show": Lazy("batch:show", "A batch: its items, its parts, and why it waits."),
+        "thaw": Lazy("batch:thaw", "Accept batches of a task again."),
+    },
     "completion": Lazy("completion:completion", "Print the script for completion in bash, zsh or fish."),
     "demo": Lazy("demo:demo", "A tour in this terminal: it runs, checks itself and ends."),
     "dev": Lazy("dev:dev", "Run tasks while you write them: reloads when you save."),

@@ -84,6 +84,10 @@ class DefinitionRegistry:
         self._register(definition, names, location, rule)
         return definition
 
+    def companion(self, source: Source, names: list[str], of: FunctionDefinition) -> None:
+        """Adds a source that comes with a task, such as the coordinator of its batches. names: the first is its own."""
+        self._register(source, names, self._locations[of.name], None)
+
     def consumer(self, consumer: BaseTaskConsumer) -> None:
         if isinstance(consumer, type) or not isinstance(consumer, BaseTaskConsumer):
             raise DeclarationError(f"app.register() takes a consumer instance, not {consumer!r}")

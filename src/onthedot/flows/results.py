@@ -15,6 +15,7 @@ from onthedot.codec.body import Inputs, StoredBody, Undecodable
 from onthedot.codec.results import read_failure, store_failure, store_many
 from onthedot.codec.task_failure import TaskFailure
 from onthedot.errors import Cancel, Reject, ResultExpired, ResultNotStored, StoreError
+from onthedot.model.batch_names import batch_task
 from onthedot.model.failures import NOT_STORED, decode_failure, encode_reason
 from onthedot.model.flow_names import MEMBER_KEEP, MemberUuids, is_start_signal, start_signal
 from onthedot.operations.children import effects_of_cancel, stop_task
@@ -159,6 +160,9 @@ class FlowTasks:
             if cancelled and isinstance(outcome, Completed | Suspended) and outcome.effects is not None:
                 return replace(outcome, effects=None)
             return outcome
+        if cancelled and batch_task(record.source) is not None:  # its parts end with it
+            stop = stop_task(self._new_uuid(), record.uuid, parent=f"{record.source} {record.uuid}")
+            return replace(outcome, effects=Effects((stop,)))
         if links.flow is None:
             if record.history.reason == "upstream":  # a handler that is not needed leaves no trace
                 return replace(outcome, keep=0)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from onthedot.codec.annotations import write
 from onthedot.codec.body import StoredBody
 from onthedot.definitions.new_task import AGING
+from onthedot.model.batch_names import batch_task
 from onthedot.model.flow_names import STOP, counter_flow, is_child_flow, is_end_counter
 from onthedot.operations.task_queries import BATCH, find_pages
 from onthedot.stores.contract import Effects, NewTask, Policy, Record, Store
@@ -41,7 +42,7 @@ def awaited_child(record: Record) -> str | None:
 async def effects_of_cancel(
     store: Store, cancelled: Sequence[Record], before: Mapping[str, Record], new_uuid: Callable[[], str]
 ) -> dict[str, Effects]:
-    """The tasks that the ends of cancelled tasks add, by uuid: they cancel children that live.
+    """The tasks that the ends of cancelled tasks add, by uuid: they cancel children and parts that live.
 
     before: the same tasks as they were just before. A record that is unchanged since then needs no search.
     """
@@ -50,7 +51,9 @@ async def effects_of_cancel(
         if record.history.started is None:
             continue
         known = before.get(record.uuid)
-        if known is None or known.history.settled_fence != record.history.settled_fence:
+        if batch_task(record.source) is not None:
+            flows = [record.uuid]  # its parts
+        elif known is None or known.history.settled_fence != record.history.settled_fence:
             flows = await living_children(store, record.uuid)
         else:
             child = awaited_child(known)

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from onthedot.model.failures import UNDECODABLE_RECORD
+from onthedot.operations.batches import ModeInfo
 from onthedot.operations.failures import FailureGroup
 from onthedot.operations.health import (
     FIX_CLOCKS,
@@ -47,6 +48,7 @@ async def diagnose(operations: Operations, *, repair: bool = False) -> list[Chec
     found += _unplaced(await operations.unplaced(requeue=repair), repaired=repair)
     found += _late(await _oldest(operations, sources), {each.name: each for each in sources}, workers)
     found += _paused(sources)
+    found += _modes(await operations.batches.modes())
     found += _running(Counter([each.history.session async for each in operations.tasks.in_state("running")]), workers)
     groups = await operations.failures(datetime.now(UTC) - _WEEK)
     found += _undecodable(groups, await operations.set_aside())
@@ -172,6 +174,18 @@ def _pause(source: SourceInfo, pause: Pause) -> Check:
         return Check(ok, "paused", f"{source.name} for {pause.key}, {since}{reason}", f"{remedy} --key '{pause.key}'")
     waits = f"{source.ready + source.parked} ready ones wait"
     return Check(ok, "paused", f"{source.name}, {since}{reason}; {waits}", remedy)
+
+
+def _modes(modes: Iterable[ModeInfo]) -> Iterator[Check]:
+    """A person has set these, and may have forgotten them: nothing else ends them."""
+    for each in modes:
+        live = f"{plural(each.live, 'batch', 'batches')} not ended"
+        if each.mode == "frozen":
+            remedy = f"onthedot batch thaw {each.task}"
+            yield Check(False, "frozen", f"{each.task} accepts no new batches; {live}", remedy)
+        else:
+            remedy = f"onthedot batch restore {each.task}"
+            yield Check(False, "degraded", f"{each.task} makes new batches in one part; {live}", remedy)
 
 
 # -- running and failed tasks

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
+from onthedot.model.batch_names import batch_task
 from onthedot.model.flow_names import MemberUuids
 from onthedot.operations.children import awaited_child
 from onthedot.stores.contract import BATCH, Record, Store
@@ -106,11 +107,11 @@ class FlowCancel:
     async def _pages(self, last: Record) -> AsyncIterator[Sequence[Record]]:
         """Members by their uuids; then what they have added, which only a search finds.
 
-        Only a member that succeeded can have added tasks.
+        Only a member that succeeded, or the coordinator of a batch, can have added tasks.
         """
         uuids = MemberUuids(last.uuid)
         names = [last.uuid, *(uuids.of(number) for number in range(flow_size(last).members))]
-        has_added = False
+        has_added = batch_task(last.source) is not None
         for start in range(0, len(names), BATCH):
             records = [each for each in await self.store.get(names[start : start + BATCH]) if each is not None]
             has_added = has_added or any(record.state == "succeeded" for record in records)

@@ -19,6 +19,7 @@ from onthedot.model.task import TaskInfo, possible_uuids
 from onthedot.model.task_info import public_state
 from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.events import Observer
+from onthedot.operations.batches import BatchDetails, BatchOperations
 from onthedot.operations.children import effects_of_cancel
 from onthedot.operations.explain import Explanation, explain
 from onthedot.operations.failures import FailureGroup, group_failures
@@ -44,8 +45,7 @@ NO_CODE = CodeDefinitions()
 class Operations:
     """The operations on the tasks of one app in one store.
 
-    `tasks` finds tasks, `flows` reads and changes flows, `limits` and `schedules` read and change limits and schedules,
-    `signals` sends signals.
+    `tasks` finds tasks; `flows`, `batches`, `limits` and `schedules` read and change these; `signals` sends signals.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Operations:
         self.flows: FlowOperations = FlowOperations(
             store, self.tasks, lambda uuids, reason: self.cancel(*uuids, reason=reason)
         )
+        self.batches: BatchOperations = BatchOperations(store, self.tasks, self.flows, self._clock)
         self.limits: LimitOperations = LimitOperations(store, self._clock, code)
         self.signals: SignalOperations = SignalOperations(store)
         self.schedules: ScheduleOperations = ScheduleOperations(store, client, self._clock, observer, code.schedules)
@@ -196,6 +197,10 @@ class Operations:
     async def flow_details(self, uuid: str, zone: tzinfo | None = UTC) -> FlowDetails:
         """Return a flow in full. zone: of the times in texts; None: local time."""
         return await flow_details(self._store, self.flows, await self.tasks.record(uuid), self._clock.now(), zone)
+
+    async def batch_details(self, batch: str, zone: tzinfo | None = UTC) -> BatchDetails:
+        """Return a batch in full. zone: of the times in texts; None: local time."""
+        return await self.batches.details(batch, self._clock.now(), zone)
 
     # -- sources
 

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
+from onthedot.batches.coordinator import BatchWorker
 from onthedot.client.client import ClientConfig, StoreClient
 from onthedot.client.pending_gate import PendingLimits
 from onthedot.client.portal import Portal
@@ -29,6 +30,7 @@ from onthedot.errors import SchedulerStateError, StoreRefused
 from onthedot.executors.contract import Executor
 from onthedot.executors.processes.messages import BootMessage
 from onthedot.forks import register_fork_hooks
+from onthedot.model.batch_names import batch_task
 from onthedot.model.executor_names import ASYNC, THREAD
 from onthedot.observability.events import Observer, Observers
 from onthedot.observability.logs import LogObserver
@@ -66,6 +68,7 @@ class Runtime:
             self._start, self._stop_claiming, self._stop, self.cancel_running, config.logs, config.stop_timeout
         )
         self.worker: Worker | None = None
+        self.batch_worker: BatchWorker | None = None  # for the coordinators that the worker runs
         self.executors: Mapping[str, Executor] = {}  # of the worker, by name
         self.middleware: list[Around] = []  # the first is the outermost
         self.state: object = None  # what lifespan() yielded
@@ -220,6 +223,8 @@ class Runtime:
         self.import_included()
         if self.config.only_sources is not None:
             for name in self.sources.known - self.config.only_sources:
+                if batch_task(name) in self.config.only_sources:
+                    continue  # it coordinates batches of a task that runs here
                 self.registry.remove(name)
         async with AsyncExitStack() as stack:
             await self.portal.connect()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from onthedot.batches.coordinator import BatchWorker
 from onthedot.engine.config import WorkerConfig
 from onthedot.engine.heartbeat import TaskHeartbeatRunner
+from onthedot.engine.repeated_calls import RepeatedCalls
 from onthedot.engine.schedule_firer import ScheduleFirer
 from onthedot.engine.worker import Worker
 from onthedot.flows.builtin import JoinSource, StopSource
@@ -35,10 +37,16 @@ def new_worker(
     """The worker of a runtime whose executors are open. It knows the sources of the app and the built-in ones."""
     config = runtime.config
     store = runtime.store
-    flows = Operations(store, runtime.registry.owner.client, config.clock).flows
+    operations = Operations(store, runtime.registry.owner.client, config.clock)
+    flows = operations.flows
     runtime.sources.put_builtin(JoinSource())
     runtime.sources.put_builtin(StopSource(flows.stop, flows.cancel), own_slots=_STOPS)
     observer = runtime.new_observer()
+    runtime.batch_worker = BatchWorker(
+        store,
+        RepeatedCalls(observer, "reading the parts of a batch"),
+        lambda uuids, reason: operations.cancel(*uuids, reason=reason),
+    )
     firer = ScheduleFirer(store, runtime.sources, runtime.schedules, config.clock, observer, on_schedule_failed)
     return config.worker_factory(
         _worker_config(config, store, masked(runtime.url)),

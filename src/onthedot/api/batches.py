@@ -1,0 +1,433 @@
+"""Batches, as users hold them: ``app.batch`` and what it returns, and the modes of batch tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, Generic, TypeVar, Unpack, cast
+
+from onthedot.api.functions import Enqueuer
+from onthedot.api.stream_entries import AsyncEntries, StreamSource, SyncEntries
+from onthedot.batches.coordinator import BatchWorker, CoordinatorSource
+from onthedot.batches.parts import BatchResult, Part, batch_result, public_part
+from onthedot.batches.policy import BatchPolicy
+from onthedot.batches.requests import BatchArguments, PreparedBatch, add_batch, prepare_batch
+from onthedot.client.client import StoreClient
+from onthedot.client.portal import Portal
+from onthedot.client.stream_reader import StreamReader
+from onthedot.definitions.functions import FunctionDefinition
+from onthedot.errors import ArgumentError, DeclarationError, SchedulerStateError
+from onthedot.model.batch_names import batch_task, coordinator_source
+from onthedot.model.failures import error_from_record
+from onthedot.model.stored_batches import StoredPart, read_part, read_request
+from onthedot.model.streams import StreamEntry
+from onthedot.operations.batches import BatchProgress
+from onthedot.runtime.runtime import Runtime
+
+__all__ = ["AppBatches", "Batch", "BatchSetup", "Batches", "SyncBatch", "SyncBatches"]
+
+T = TypeVar("T")
+
+
+class _BatchReader(Generic[T]):
+    """Reads the parts of one batch. decoder: of results, by source."""
+
+    def __init__(self, portal: Portal, batch: str, decoder: Callable[[str], Callable[[bytes], Any]]) -> None:
+        self.portal = portal
+        self.batch = batch
+        self._decoder = decoder
+        self._decode: Callable[[bytes], Any] | None = None
+
+    @property
+    def is_prepared(self) -> bool:
+        return self._decode is not None
+
+    async def prepare(self, client: StoreClient) -> None:
+        """Finds how items are decoded, by the task that makes them. Raises TaskNotFound."""
+        if self._decode is None:
+            record = await client.operations.batches.record(self.batch)
+            self._decode = self._decoder(batch_task(record.source) or "")
+
+    def source(self) -> StreamSource:
+        return StreamSource(self.portal, self.batch, read_part, "part")
+
+    def part(self, number: int, stored: StoredPart) -> Part[T]:
+        assert self._decode is not None
+        return public_part(number, stored, self._decode)
+
+    def entry(self, entry: StreamEntry) -> StreamEntry:
+        if entry.kind == "end":
+            return entry
+        return replace(entry, data=self.part(entry.number, entry.data))
+
+    async def first(self, client: StoreClient) -> Part[T]:
+        """The first part with an item; raises the error of the batch if there is none."""
+        await self.prepare(client)
+        reader = StreamReader(self.batch, "")
+        while True:
+            await client.read_items(reader)
+            while reader.ready:
+                cursor, data = reader.ready.popleft()
+                part = self.part(cursor.number, read_part(data))
+                if part.items:
+                    return part
+            if reader.ended is not None:
+                raise error_from_record(reader.ended)
+
+    async def all(self, client: StoreClient) -> BatchResult[T]:
+        await self.prepare(client)
+        reader = StreamReader(self.batch, "")
+        stored: list[StoredPart] = []
+        while reader.ended is None:
+            await client.read_items(reader)
+            stored += [read_part(item.data) for item in reader.ready]
+            reader.ready.clear()
+        if reader.ended.state != "succeeded":
+            raise error_from_record(reader.ended)
+        parts = [self.part(number, part) for number, part in enumerate(stored, 1)]
+        return batch_result(read_request(reader.ended), stored, parts)
+
+
+class _AsyncPartEntries(AsyncEntries[StreamEntry]):
+    """The entries of a batch. As its base, it can be dropped at any time."""
+
+    def __init__(self, reader: _BatchReader[Any], after: str = "", *, has_end: bool) -> None:
+        super().__init__(reader.source(), after, reader.entry, has_end=has_end)
+        self._batch = reader
+
+    async def __anext__(self) -> StreamEntry:
+        if not self._batch.is_prepared:
+            await self._batch.portal.run(self._batch.prepare)
+        return await super().__anext__()
+
+
+class _SyncPartEntries(SyncEntries[StreamEntry]):
+    def __init__(self, reader: _BatchReader[Any], after: str = "", *, has_end: bool) -> None:
+        super().__init__(reader.source(), after, reader.entry, has_end=has_end)
+        self._batch = reader
+
+    def __next__(self) -> StreamEntry:
+        if not self._batch.is_prepared:
+            self._batch.portal.run_sync(self._batch.prepare)
+        return super().__next__()
+
+
+class Batch(Generic[T]):
+    """A batch, for async code: ``await app.batch(…)``, or ``app.batch_handle(id)`` for one that was added elsewhere.
+
+    >>> import asyncio
+    >>> from onthedot import App, BatchPolicy, SizeTable
+    >>> app = App("shop", store="memory://")
+    >>> @app.task(batch=BatchPolicy(split=SizeTable({}, other=2)))
+    ... async def numbers(count: int) -> list[int]:
+    ...     return list(range(count))
+    >>> async def main() -> None:
+    ...     async with app.running():
+    ...         batch = await app.batch(numbers, count=3)
+    ...         async for part in batch.parts():
+    ...             print(part.number, len(part.items))
+    ...         print(sorted((await batch.all()).items))
+    >>> asyncio.run(main())
+    1 2
+    2 1
+    [0, 0, 1]
+    """
+
+    def __init__(self, reader: _BatchReader[T], added: bool = False) -> None:
+        self._reader = reader
+        self._portal = reader.portal
+        self.id: str = reader.batch
+        self.added: bool = added
+        """False: the key was that of an existing batch, or the handle was not made by ``app.batch``."""
+
+    async def first(self, timeout: float | None = None) -> Part[T]:
+        """Waits for the first part that has an item. Raises the error of a batch that ends without one.
+
+        Args:
+            timeout: Seconds to wait, then TimeoutError; None: without a limit.
+        """
+        return await self._portal.run(lambda client: _timed(self._reader.first(client), timeout, self.id), waits=True)
+
+    def parts(self, after: int = 0) -> AsyncIterator[Part[T]]:
+        """Yields parts in the order in which they end; then raises the error of a batch that has failed.
+
+        Args:
+            after: The number of the last part that was read; 0: from the first one on.
+        """
+        return self._parts(_check_number(after))
+
+    async def _parts(self, after: int) -> AsyncIterator[Part[T]]:
+        async for entry in _AsyncPartEntries(self._reader, has_end=False):
+            if entry.number > after:
+                yield entry.data
+
+    def stream(self, after: str = "") -> AsyncIterator[StreamEntry]:
+        """Yields one entry of kind ``part`` per part, whose data is a `Part`, and then one of kind ``end``.
+
+        Args:
+            after: The cursor of the last entry that was read, such as the ``Last-Event-ID`` of a browser.
+        """
+        return _AsyncPartEntries(self._reader, after, has_end=True)
+
+    async def all(self, timeout: float | None = None) -> BatchResult[T]:
+        """Waits for the end of the batch and returns all its items. Raises TaskFailed or TaskCancelled.
+
+        Args:
+            timeout: Seconds to wait, then TimeoutError; None: without a limit.
+        """
+        return await self._portal.run(lambda client: _timed(self._reader.all(client), timeout, self.id), waits=True)
+
+    async def progress(self) -> BatchProgress:
+        """Returns how many parts have ended, and how many items there are."""
+        return await self._portal.run(lambda client: client.operations.batches.progress(self.id))
+
+    async def cancel(self, reason: str = "cancelled") -> int:
+        """Cancels the batch and its parts, and waits up to 5 s for their ends. Returns how many tasks lived.
+
+        Args:
+            reason: Kept with the tasks.
+        """
+        return await self._portal.run(lambda client: client.operations.batches.cancel(self.id, reason), waits=True)
+
+    def __repr__(self) -> str:
+        return f"Batch({self.id!r})"
+
+
+class SyncBatch(Generic[T]):
+    """A batch, for sync code: ``app.sync.batch(…)``. Its methods are those of `Batch`."""
+
+    def __init__(self, reader: _BatchReader[T], added: bool = False) -> None:
+        self._reader = reader
+        self._portal = reader.portal
+        self.id: str = reader.batch
+        self.added: bool = added
+
+    def first(self, timeout: float | None = None) -> Part[T]:
+        """Waits for the first part that has an item. timeout: as in `Batch.first`."""
+        self._check_may_wait()
+        return self._portal.run_sync(lambda client: _timed(self._reader.first(client), timeout, self.id), waits=True)
+
+    def parts(self, after: int = 0) -> Iterator[Part[T]]:
+        """Yields parts in the order in which they end. after: as in `Batch.parts`."""
+        self._check_may_wait()
+        number = _check_number(after)
+        return (entry.data for entry in _SyncPartEntries(self._reader, has_end=False) if entry.number > number)
+
+    def stream(self, after: str = "") -> Iterator[StreamEntry]:
+        """Yields one entry per part, and then the end. after: as in `Batch.stream`."""
+        self._check_may_wait()
+        return _SyncPartEntries(self._reader, after, has_end=True)
+
+    def all(self, timeout: float | None = None) -> BatchResult[T]:
+        """Waits for the end of the batch and returns all its items. timeout: as in `Batch.all`."""
+        self._check_may_wait()
+        return self._portal.run_sync(lambda client: _timed(self._reader.all(client), timeout, self.id), waits=True)
+
+    def progress(self) -> BatchProgress:
+        """Returns how many parts have ended, and how many items there are."""
+        return self._portal.run_sync(lambda client: client.operations.batches.progress(self.id))
+
+    def cancel(self, reason: str = "cancelled") -> int:
+        """Cancels the batch and its parts. Returns how many tasks lived. reason: kept with the tasks."""
+        return self._portal.run_sync(lambda client: client.operations.batches.cancel(self.id, reason), waits=True)
+
+    def _check_may_wait(self) -> None:
+        if self._portal.on_worker_loop():
+            raise SchedulerStateError(
+                f"waiting for batch {self.id} would block the very event loop that runs it: write `await app.batch(…)`"
+            )
+
+    def __repr__(self) -> str:
+        return f"SyncBatch({self.id!r})"
+
+
+class Batches:
+    """``app.batches``: whether tasks accept new batches, for all processes at once.
+
+    >>> import asyncio
+    >>> from onthedot import App
+    >>> app = App("shop", store="memory://")
+    >>> async def main() -> None:
+    ...     await app.batches.freeze("names")
+    ...     print(await app.batches.mode("names"), await app.batches.thaw("names"))
+    >>> asyncio.run(main())
+    frozen True
+    """
+
+    def __init__(self, portal: Portal) -> None:
+        self._portal = portal
+
+    async def mode(self, task: str) -> str:
+        """Returns ``frozen``, ``degraded``, or an empty string.
+
+        Args:
+            task: The name of the task.
+        """
+        return await self._portal.run(lambda client: client.operations.batches.mode(task))
+
+    async def freeze(self, task: str) -> None:
+        """Accepts no new batches; running ones finish. Within one second ``app.batch`` raises `SourceFrozen`.
+
+        Args:
+            task: The name of the task.
+        """
+        await self._portal.run(lambda client: client.operations.batches.freeze(task))
+
+    async def thaw(self, task: str) -> bool:
+        """Accepts batches again. Returns whether the task was frozen; a degraded one stays degraded.
+
+        Args:
+            task: The name of the task.
+        """
+        return await self._portal.run(lambda client: client.operations.batches.thaw(task))
+
+    async def drain(self, task: str, timeout: float | None = None) -> None:
+        """Freezes a task, then waits until all its batches have ended.
+
+        Args:
+            task: The name of the task.
+            timeout: Seconds to wait, then TimeoutError; the task stays frozen. None: without a limit.
+        """
+        await self._portal.run(lambda client: client.operations.batches.drain(task, timeout), waits=True)
+
+    async def degrade(self, task: str) -> None:
+        """Makes new batches in one part, by the fallback of the task; without one, by the task itself.
+
+        Args:
+            task: The name of the task.
+        """
+        await self._portal.run(lambda client: client.operations.batches.degrade(task))
+
+    async def restore(self, task: str) -> bool:
+        """Splits new batches again. Returns whether the task was degraded; a frozen one stays frozen.
+
+        Args:
+            task: The name of the task.
+        """
+        return await self._portal.run(lambda client: client.operations.batches.restore(task))
+
+
+class SyncBatches:
+    """``app.sync.batches``: `Batches` for sync code."""
+
+    def __init__(self, portal: Portal) -> None:
+        self._portal = portal
+
+    def mode(self, task: str) -> str:
+        return self._portal.run_sync(lambda client: client.operations.batches.mode(task))
+
+    def freeze(self, task: str) -> None:
+        self._portal.run_sync(lambda client: client.operations.batches.freeze(task))
+
+    def thaw(self, task: str) -> bool:
+        return self._portal.run_sync(lambda client: client.operations.batches.thaw(task))
+
+    def drain(self, task: str, timeout: float | None = None) -> None:
+        self._portal.run_sync(lambda client: client.operations.batches.drain(task, timeout), waits=True)
+
+    def degrade(self, task: str) -> None:
+        self._portal.run_sync(lambda client: client.operations.batches.degrade(task))
+
+    def restore(self, task: str) -> bool:
+        return self._portal.run_sync(lambda client: client.operations.batches.restore(task))
+
+
+class BatchSetup:
+    """Makes the batches of one app."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.portal: Portal = runtime.portal
+
+    def declare(self, definition: FunctionDefinition, policy: BatchPolicy, aliases: Iterable[str]) -> None:
+        """Adds the source that coordinates batches of a task. aliases: former names of the task."""
+        if not isinstance(policy, BatchPolicy):
+            raise DeclarationError(f"task {definition.name!r}: batch must be a BatchPolicy(…), not {policy!r}")
+        if definition.is_stream:
+            raise DeclarationError(f"task {definition.name!r}: a part of a batch returns a list, and this is a stream")
+        if definition.options.unique:
+            raise DeclarationError(
+                f"task {definition.name!r}: unique= with batch=: two parts of a batch may have equal arguments; give "
+                "the batch a key: app.batch(…, key=…)"
+            )
+        source = CoordinatorSource(definition, policy, self._find, self._worker)
+        names = [coordinator_source(name) for name in (definition.name, *aliases)]
+        self._runtime.registry.companion(source, names, definition)
+
+    def _find(self, name: str) -> FunctionDefinition | None:
+        source = self._runtime.sources.get(name)
+        return source if isinstance(source, FunctionDefinition) else None
+
+    def _worker(self) -> BatchWorker:
+        assert self._runtime.batch_worker is not None
+        return self._runtime.batch_worker
+
+    def prepare(self, task: Enqueuer[..., Any], arguments: BatchArguments) -> PreparedBatch:
+        """Checks a call of ``app.batch``."""
+        if not isinstance(task, Enqueuer) or task.portal is not self.portal:
+            raise ArgumentError(f"app.batch({task!r}): it takes a task of this app, declared with @app.task(batch=…)")
+        name = task.definition.name
+        source = self._runtime.sources.get(coordinator_source(name))
+        if not isinstance(source, CoordinatorSource):
+            raise ArgumentError(f"app.batch({name}): declare it with @app.task(batch=BatchPolicy(…))")
+        fallback = arguments.get("fallback", source.policy.fallback)
+        definition = None if fallback is None else self._fallback(name, fallback)
+        return prepare_batch(source, arguments, definition)
+
+    def _fallback(self, name: str, fallback: object) -> FunctionDefinition:
+        if not isinstance(fallback, Enqueuer) or fallback.portal is not self.portal:
+            raise ArgumentError(f"app.batch({name}): fallback must be a task of this app, not {fallback!r}")
+        definition = cast("Enqueuer[..., Any]", fallback).definition
+        if not isinstance(definition, FunctionDefinition):
+            raise ArgumentError(f"app.batch({name}): the code of its fallback {definition.name} is not known here")
+        return definition
+
+    def reader(self, batch: str) -> _BatchReader[Any]:
+        return _BatchReader(self.portal, batch, self._runtime.result_decoder)
+
+
+class AppBatches:
+    """The batches of an app."""
+
+    _batch_setup: BatchSetup
+    batches: Batches
+
+    async def batch(self, task: Enqueuer[..., list[T]], **arguments: Unpack[BatchArguments]) -> Batch[T]:
+        """Makes a number of items in parts: ``await app.batch(names, count=50, type="character_name")``.
+
+        It is stored when this returns. Raises `SourceFrozen` while an operator has frozen the task.
+
+        Args:
+            task: A task with ``@app.task(batch=…)`` that returns a list.
+            arguments: See `BatchArguments`.
+        """
+        setup = self._batch_setup
+        prepared = setup.prepare(task, arguments)
+        added = await setup.portal.run(lambda client: add_batch(client, prepared))
+        return Batch(setup.reader(added.uuid), added.fresh)
+
+    def batch_handle(self, id: str) -> Batch[Any]:  # noqa: A002 - as `Batch.id`
+        """Returns a batch that was added elsewhere.
+
+        Args:
+            id: The id of the batch.
+        """
+        return Batch(self._batch_setup.reader(id))
+
+
+async def _timed(work: Coroutine[Any, Any, T], timeout: float | None, batch: str) -> T:
+    limit = asyncio.timeout(timeout)
+    try:
+        async with limit:
+            return await work
+    except TimeoutError:
+        if timeout is None or not limit.expired():
+            raise
+        raise TimeoutError(f"batch {batch} has not got so far within {timeout:g} s; it goes on") from None
+
+
+def _check_number(after: int) -> int:
+    if not isinstance(after, int) or isinstance(after, bool) or after < 0:
+        raise ArgumentError(f"parts(after={after!r}): give the number of a part, or 0; cursors are for stream()")
+    return after

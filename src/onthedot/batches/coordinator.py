@@ -1,0 +1,356 @@
+"""The task that coordinates a batch: it adds parts, waits for their ends, and streams them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace as with_options
+from functools import partial
+from math import ceil
+from typing import Any, cast
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from onthedot.batches.parts import stored_failure
+from onthedot.batches.policy import BatchPolicy
+from onthedot.batches.progress import BatchState, PlannedPart
+from onthedot.client.lane_router import route_by
+from onthedot.codec.body import NO_HEADERS, Headers, ResultNotEncodable, Undecodable
+from onthedot.codec.task_failure import TaskFailure
+from onthedot.codec.untyped import decode_untyped_result
+from onthedot.definitions.functions import FunctionDefinition
+from onthedot.definitions.new_task import AGING, TaskOwner
+from onthedot.engine.repeated_calls import RepeatedCalls
+from onthedot.engine.suspension import Suspension
+from onthedot.errors import Reject, TaskError
+from onthedot.flows.results import failure_of
+from onthedot.model.batch_names import PART_ID, coordinator_source, part_id
+from onthedot.model.context import RunState, current_run
+from onthedot.model.executor_names import ASYNC
+from onthedot.model.failures import read_result
+from onthedot.model.flow_names import MemberUuids
+from onthedot.model.options import AddOptions, ResolvedOptions, resolve
+from onthedot.model.stored_batches import BatchRequest, StoredPart, decode_request, read_part, write_part
+from onthedot.model.streams import MAX_ITEM, StreamedItems, StreamRunProtocol
+from onthedot.stores.contract import Effects, Limit, Links, NewTask, Policy, Record, Store, Suspended, Wait
+
+PRIORITY = 10
+_RECHECK = 60_000  # ms after which a coordinator looks again, whatever its counter says
+_MANY_COMPARISONS = 20_000  # pairs of names: more are compared in a thread, beside the event loop
+_MAX_PART = MAX_ITEM - 100  # bytes; the rest is for fields that are set last
+_ENDED = ("succeeded", "failed", "cancelled")
+_DEADLINE = "the deadline of its batch is over"
+
+
+@dataclass(frozen=True)
+class BatchWorker:
+    """Access to the store, for the coordinators that a worker runs. cancel: tasks by uuid, with a reason."""
+
+    store: Store
+    calls: RepeatedCalls
+    cancel: Callable[[Sequence[str], str], Awaitable[object]]
+
+
+class CoordinatorSource:
+    """The source ``<task>:batch``. Implements `Source`.
+
+    find: the definition of another task of the app, for the fallback; None: its code is not known here
+    worker: of this process, while one runs
+    """
+
+    def __init__(
+        self,
+        definition: FunctionDefinition,
+        policy: BatchPolicy,
+        find: Callable[[str], FunctionDefinition | None],
+        worker: Callable[[], BatchWorker],
+    ) -> None:
+        self.name: str = coordinator_source(definition.name)
+        self.module: str = definition.module
+        self.owner: TaskOwner = definition.owner
+        self.definition: FunctionDefinition = definition
+        self.policy: BatchPolicy = policy
+        self.find: Callable[[str], FunctionDefinition | None] = find
+        own = resolve(f"task {self.name!r}", {"max_retries": 3, "max_crashes": 10, "priority": PRIORITY})
+        task = definition.options
+        self.options: ResolvedOptions = with_options(
+            own, keep=task.keep, keep_failed=task.keep_failed, keep_result=max(task.keep, task.keep_result)
+        )
+        self._worker = worker
+
+    @property
+    def executor(self) -> str:
+        return ASYNC
+
+    def max_running(self) -> int | None:
+        return None
+
+    def limits(self, name: str) -> list[Limit]:  # noqa: ARG002 - it has none, under any name
+        return []
+
+    def decode(self, body: bytes) -> tuple[dict[str, Any], Headers]:
+        return {"request": decode_request(self.name, body)}, NO_HEADERS
+
+    async def call(self, arguments: dict[str, Any]) -> StreamedItems:
+        run = current_run()
+        assert run is not None
+        run.stream = run.reports.stream_run(run)
+        coordinator = Coordinator(self, self._worker(), run, run.stream, arguments["request"])
+        return await run.stream.save(coordinator.parts(), _encode)
+
+    def encode(self, value: object) -> bytes:
+        if not isinstance(value, StreamedItems):
+            raise ResultNotEncodable(f"{self.name}: middleware has replaced the result of a batch, which is its parts")
+        return value.encode()
+
+    def decode_result(self, data: bytes) -> object:
+        return decode_untyped_result(data)
+
+
+class Coordinator:
+    """One run. It derives all that it knows from the parts that earlier runs have streamed."""
+
+    def __init__(
+        self,
+        source: CoordinatorSource,
+        worker: BatchWorker,
+        run: RunState,
+        stream: StreamRunProtocol,
+        request: BatchRequest,
+    ) -> None:
+        self._source = source
+        self._stream = stream
+        self._definition = source.definition
+        self._worker = worker
+        self._run = run
+        self._request = request
+        self._batch = run.record.uuid
+        self._uuids = MemberUuids(self._batch)
+        self._not_revived: set[int] = set()
+
+    async def parts(self) -> AsyncGenerator[StoredPart, None]:
+        """Yields the parts that have ended since the last run. Suspends the task until the next one has."""
+        state = self._state([read_part(item) for item in await self._stream.items()])
+        while planned := state.wanted():
+            seen = await self._ends()  # before the parts: an end after this raises it, and with it the wait is over
+            records = await self._records(planned)
+            if await self._revive(planned, records):
+                continue
+            found = [pair for pair in zip(planned, records, strict=True) if self._has_ended(*pair)]
+            for part, record in sorted(found, key=_by_end):
+                assert record is not None
+                yield self._streamed(state, await self._ended(state, part, record))
+            if found:
+                continue
+            left = self._time_left(state)
+            if left is not None and left <= 0:
+                state.close()
+                for late in await self._give_up(planned, records, state.round):
+                    yield self._streamed(state, late)
+                break
+            await self._wait(planned, records, seen, left)
+        if not state.has_items:
+            problem = f"; the last error is {state.last_error}" if state.last_error else ""
+            raise Reject(f"no part of the batch gave an item{problem}")
+
+    def _state(self, parts: Sequence[StoredPart]) -> BatchState:
+        decode = self._definition.decode_result
+        warn = self._run.context.logger.warning
+        return BatchState(self._request, self._source.policy, parts, self._run.record.history.earlier, decode, warn)
+
+    # -- reading
+
+    async def _ends(self) -> int:
+        (counter,) = await self._worker.calls.run(lambda: self._worker.store.counters([self._batch]))
+        return counter.value
+
+    async def _records(self, planned: Sequence[PlannedPart]) -> Sequence[Record | None]:
+        uuids = [self._uuids.of(part.index) for part in planned]
+        return await self._worker.calls.run(lambda: self._worker.store.get(uuids))
+
+    def _has_ended(self, part: PlannedPart, record: Record | None) -> bool:
+        if record is None or record.state not in _ENDED:
+            return False
+        return part.index in self._not_revived or not _is_old_end(part, record)
+
+    async def _revive(self, planned: Sequence[PlannedPart], records: Sequence[Record | None]) -> bool:
+        """Runs parts again that failed before the batch was retried. False: there are none."""
+        old = {
+            record.uuid: part.index
+            for part, record in zip(planned, records, strict=True)
+            if record is not None and _is_old_end(part, record) and part.index not in self._not_revived
+        }
+        if not old:
+            return False
+        live = await self._worker.calls.run(lambda: self._worker.store.revive(list(old)))
+        self._not_revived |= {index for uuid, index in old.items() if uuid not in live}
+        return True
+
+    # -- parts that have ended
+
+    async def _ended(self, state: BatchState, part: PlannedPart, record: Record) -> StoredPart:
+        stored = StoredPart(
+            index=part.index,
+            size=part.size,
+            attempt=record.attempt,
+            round=state.round,
+            ended=record.history.ended,
+        )
+        if record.state != "succeeded":
+            return replace(stored, error=stored_failure(failure_of(record, record.uuid)))
+        try:
+            return await self._selected(state, stored, self._items(record))
+        except (ResultNotEncodable, TaskError, Undecodable) as error:
+            name = type(error).__name__ if isinstance(error, TaskError) else "ValueError"
+            failure = TaskFailure(name, str(error), "", record.attempt, record.uuid, record.source)
+            return replace(stored, error=stored_failure(failure))
+
+    async def _selected(self, state: BatchState, part: StoredPart, items: Sequence[object]) -> StoredPart:
+        selector = state.selector.copy()
+        if selector.comparisons(items) > _MANY_COMPARISONS:
+            selection = await asyncio.to_thread(selector.select, items)
+        else:
+            selection = selector.select(items)
+        part = replace(part, items=Raw(self._definition.encode(selection.items)), refused=selection.refused)
+        if len(_encode(part)) > _MAX_PART:
+            raise ResultNotEncodable(
+                f"its {len(selection.items):,} items take more than {_MAX_PART:,} bytes: make parts smaller, or keep "
+                "large data elsewhere"
+            )
+        state.selector = selector
+        return part
+
+    def _items(self, record: Record) -> Sequence[object]:
+        decode: Callable[[bytes], object] = self._definition.decode_result
+        if record.source != self._definition.name:
+            other = self._source.find(record.source)
+            decode = _either(decode, decode_untyped_result) if other is None else other.decode_result
+        items: object = read_result(record, decode)
+        if not isinstance(items, Sequence) or isinstance(items, str | bytes):
+            raise ResultNotEncodable(f"{record.source} returned {type(items).__name__}, and a part returns a list")
+        return cast("Sequence[object]", items)
+
+    def _streamed(self, state: BatchState, part: StoredPart) -> StoredPart:
+        state.add(part)
+        return replace(part, over=state.over())
+
+    async def _give_up(
+        self, planned: Sequence[PlannedPart], records: Sequence[Record | None], number: int
+    ) -> list[StoredPart]:
+        """Cancels the parts that have not ended, at the deadline. number: of the round."""
+        uuids = [record.uuid for record in records if record is not None]
+        await self._worker.calls.run(lambda: self._worker.cancel(uuids, _DEADLINE))
+        parts: list[StoredPart] = []
+        for part, record in zip(planned, records, strict=True):
+            if record is None and part.index >= len(self._request.sizes):
+                continue  # a top-up that was not added
+            attempt = 1 if record is None else record.attempt
+            failure = TaskFailure("", _DEADLINE, "", attempt, self._uuids.of(part.index), state="cancelled")
+            parts.append(
+                StoredPart(
+                    index=part.index,
+                    size=part.size,
+                    error=stored_failure(failure),
+                    attempt=attempt,
+                    round=number,
+                    ended=int(self._now()),
+                )
+            )
+        return parts
+
+    # -- waiting
+
+    def _now(self) -> float:
+        """The time of the store is not before this."""
+        return max(self._worker.store.earliest_now(), self._run.record.due)
+
+    def _time_left(self, state: BatchState) -> int | None:
+        """Ms to the deadline; None: there is none. Nobody waits for a batch that is retried later."""
+        if self._request.deadline is None or state.round:
+            return None
+        return ceil(self._run.record.added + self._request.deadline - self._now())
+
+    async def _wait(
+        self, planned: Sequence[PlannedPart], records: Sequence[Record | None], seen: int, left: int | None
+    ) -> None:
+        """Adds the parts that are not there, and ends this run until one more part has ended."""
+        missing = [part for part, record in zip(planned, records, strict=True) if record is None]
+        tasks: list[NewTask] = []
+        if missing:
+            make = self._part_maker()
+            tasks = [make(part) for part in missing]
+        if tasks and self._is_foreign:
+            limits = await self._worker.calls.run(self._worker.store.limits)
+            tasks = route_by(limits, tasks)
+        wait = Wait(((self._batch, seen + 1),), _RECHECK if left is None else min(left, _RECHECK))
+        raise Suspension(Suspended(self._run.lease, wait, Effects(tuple(tasks)) if tasks else None))
+
+    @property
+    def _is_foreign(self) -> bool:
+        """The parts run a fallback whose code is not known here, as during a deploy."""
+        fallback = self._request.fallback
+        return bool(fallback) and self._source.find(fallback) is None
+
+    def _part_maker(self) -> Callable[[PlannedPart], NewTask]:
+        request = self._request
+        links = Links(self._batch, (self._batch,))
+        if self._is_foreign:
+            priority = self._definition.options.priority if request.priority is None else request.priority
+            policy = Policy(priority=priority, boost=priority * AGING)
+            return lambda part: NewTask(
+                self._uuids.of(part.index), request.fallback, bytes(request.call), policy=policy, links=links
+            )
+        definition = self._definition
+        if request.fallback:
+            definition = self._source.find(request.fallback) or definition
+        arguments, _ = definition.decode(bytes(request.call))
+        return partial(self._new_part, definition, arguments, links)
+
+    def _new_part(
+        self, definition: FunctionDefinition, arguments: dict[str, Any], links: Links, part: PlannedPart
+    ) -> NewTask:
+        request = self._request
+        own: dict[str, object] = {"count": part.size}
+        if request.is_list:
+            start = sum(request.sizes[: part.index])
+            own = {"items": arguments["items"][start : start + part.size]}
+        options: AddOptions = {
+            "uuid": self._uuids.of(part.index),
+            "metadata": part_metadata(self._batch, request.type, part.index),
+        }
+        if request.priority is not None:
+            options["priority"] = request.priority
+        return replace(definition.new_task((), {**arguments, **own}, options), links=links)
+
+
+def _encode(part: object) -> bytes:
+    assert isinstance(part, StoredPart)
+    return write_part(part)
+
+
+def part_metadata(batch: str, kind: str, index: int) -> dict[str, str]:
+    """Shown to a part as ``current_task().metadata``."""
+    return {"batch": batch, PART_ID: part_id(batch, kind, index)}
+
+
+def _is_old_end(part: PlannedPart, record: Record) -> bool:
+    """It failed before the batch was retried, and has not run since."""
+    before = part.before
+    return before is not None and record.state in ("failed", "cancelled") and record.attempt <= before.attempt
+
+
+def _by_end(pair: tuple[PlannedPart, Record | None]) -> tuple[int, int]:
+    part, record = pair
+    ended = None if record is None else record.history.ended
+    return ended or 0, part.index
+
+
+def _either(first: Callable[[bytes], object], second: Callable[[bytes], object]) -> Callable[[bytes], object]:
+    def decode(data: bytes) -> object:
+        try:
+            return first(data)
+        except Undecodable:
+            return second(data)
+
+    return decode

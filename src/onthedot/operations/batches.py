@@ -1,0 +1,292 @@
+"""Batches at run time: lists of them, their parts, and whether a task accepts new ones. No user code is needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from math import inf
+from typing import Literal, TypeAlias
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from onthedot.clock.epoch import from_ms, from_optional_ms, to_ms
+from onthedot.clock.protocol import Clock
+from onthedot.codec.body import Undecodable
+from onthedot.errors import TaskNotFound
+from onthedot.model.batch_names import batch_task, coordinator_source
+from onthedot.model.stored_batches import (
+    BatchRequest,
+    StoredPart,
+    batch_counts,
+    count_items,
+    read_part,
+    read_request,
+)
+from onthedot.model.task_info import public_state
+from onthedot.operations.explain import explain
+from onthedot.operations.flows import FlowOperations
+from onthedot.operations.streams import item_reader, read_stream
+from onthedot.operations.task_queries import TaskQueries
+from onthedot.operations.workers import live_workers
+from onthedot.stores.contract import Limit, Record, State, Store
+
+BatchMode: TypeAlias = Literal["", "frozen", "degraded"]
+MODE_AGE = 1000  # ms for which callers may use a mode without reading it again
+_LOOK = 0.1  # seconds between two looks at a task that drains
+_UNREADABLE = BatchRequest(count=0, sizes=(), call=Raw(b"{}"), digest="")
+_LIVE: tuple[State, ...] = ("scheduled", "parked", "ready", "running", "waiting")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """How far a batch is."""
+
+    done: int
+    """How many of its parts have ended."""
+    failed: int
+    """How many of these failed."""
+    total: int
+    """How many parts it has; top-ups are counted when they have ended."""
+    items: int
+    """How many items it has so far."""
+    count: int
+    """How many items it was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchInfo:
+    """A batch, as a list shows it."""
+
+    id: str
+    task: str
+    type: str
+    state: str
+    progress: BatchProgress
+    added: datetime
+    ended: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartInfo:
+    """A part that has ended. number: in the order of the ends, from 1."""
+
+    number: int
+    index: int
+    items: int
+    refused: Mapping[str, int]
+    error: str
+    ended: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDetails:
+    """A batch in full. waits: why its coordinator does not run."""
+
+    batch: BatchInfo
+    parts: tuple[PartInfo, ...]
+    waits: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModeInfo:
+    """A task that accepts no batches, or only degraded ones. live: batches that have not ended."""
+
+    task: str
+    mode: BatchMode
+    live: int
+
+
+class BatchOperations:
+    """Reads and changes the batches of one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        queries: TaskQueries,
+        flows: FlowOperations,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._queries = queries
+        self._flows = flows
+        self._clock = clock
+        self._modes: Mapping[str, BatchMode] = {}  # by task
+        self._modes_read_at = -inf
+
+    # -- batches
+
+    async def newest(
+        self, limit: int, task: str | None = None, state: str | None = None, since: datetime | None = None
+    ) -> list[BatchInfo]:
+        """Return the newest batches, of one task or of all."""
+        sources = [coordinator_source(task)] if task is not None else await self._coordinators()
+        found: list[Record] = []
+        for source in sources:
+            where = {"source": source}
+            if since is not None:
+                where["since"] = str(to_ms(since))
+            own: list[Record] = []
+            async for record in self._queries.records(where):
+                if state in (None, public_state(record.state).value):
+                    own.append(record)
+                if len(own) == limit:
+                    break
+            found += own
+        found.sort(key=lambda record: record.seq, reverse=True)
+        return [await self._info(record) for record in found[:limit]]
+
+    async def details(self, batch: str, now: float, zone: tzinfo | None = UTC) -> BatchDetails:
+        """Return a batch in full. zone: of the times in texts; None: local time."""
+        record = await self.record(batch)
+        waits = ""
+        if record.history.ended is None:
+            waits = (await explain(self._store, record, now, zone)).text
+        parts = await read_parts(self._store, batch)
+        infos = tuple(_part_info(number, part) for number, part in enumerate(parts, 1))
+        return BatchDetails(_batch_info(record, parts), infos, waits)
+
+    async def progress(self, batch: str) -> BatchProgress:
+        """Return how far a batch is."""
+        record = await self.record(batch)
+        return _progress(read_request(record), await read_parts(self._store, batch))
+
+    async def record(self, batch: str) -> Record:
+        """Return the coordinator. Raises TaskNotFound."""
+        record = await self._queries.record(batch)
+        if batch_task(record.source) is None:
+            raise TaskNotFound(f"{batch} is a task of {record.source} and no batch")
+        return record
+
+    async def cancel(self, batch: str, reason: str = "cancelled") -> int:
+        """Cancel the batch and its parts, in passes until nothing lives or 5 s are over. Return how many lived."""
+        await self.record(batch)
+        return await self._flows.cancel(batch, reason)
+
+    async def _info(self, record: Record) -> BatchInfo:
+        return _batch_info(record, await read_parts(self._store, record.uuid))
+
+    async def _coordinators(self) -> list[str]:
+        return sorted({source for source, _ in await self._store.tally() if batch_task(source) is not None})
+
+    # -- modes
+
+    async def tasks(self) -> list[str]:
+        """Return the names of tasks that have batches, a mode or a worker."""
+        names = {source for source, _ in await self._store.tally()}
+        names |= {limit.name for limit in await self._store.limits() if limit.mode}
+        names |= {source for worker in await live_workers(self._store) for source in worker.sources}
+        return sorted(task for task in map(batch_task, names) if task is not None)
+
+    async def modes(self) -> list[ModeInfo]:
+        """Return the tasks that are frozen or degraded."""
+        tally = await self._store.tally()
+        found: list[ModeInfo] = []
+        for limit in sorted(await self._store.limits(), key=lambda limit: limit.name):
+            task = batch_task(limit.name)
+            if task is not None and limit.owner == "operator" and limit.mode:
+                found.append(ModeInfo(task, limit.mode, sum(tally.get((limit.name, state), 0) for state in _LIVE)))
+        return found
+
+    async def recent_mode(self, task: str) -> BatchMode:
+        """Return the mode as it was at most one second ago."""
+        now = self._clock.now()
+        if now - self._modes_read_at >= MODE_AGE:
+            self._modes = {each.task: each.mode for each in await self.modes()}
+            self._modes_read_at = now
+        return self._modes.get(task, "")
+
+    async def mode(self, task: str) -> BatchMode:
+        """Return whether new batches of a task are refused ("frozen") or run in one part ("degraded")."""
+        return (await self._limit(task)).mode
+
+    async def freeze(self, task: str) -> bool:
+        """Accept no new batches of a task; running ones finish. Return whether that was so before."""
+        return await self._set_mode(task, "frozen")
+
+    async def degrade(self, task: str) -> bool:
+        """Run new batches of a task in one part, by its fallback. Return whether that was so before."""
+        return await self._set_mode(task, "degraded")
+
+    async def thaw(self, task: str) -> bool:
+        """Accept batches again. Return whether the task was frozen."""
+        return await self._end_mode(task, "frozen")
+
+    async def restore(self, task: str) -> bool:
+        """Split new batches again. Return whether the task was degraded."""
+        return await self._end_mode(task, "degraded")
+
+    async def drain(self, task: str, timeout: float | None = None) -> None:
+        """Freeze a task, then wait until all its batches have ended. Raises TimeoutError; it stays frozen."""
+        await self.freeze(task)
+        source = coordinator_source(task)
+        left = 0
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.sleep(MODE_AGE / 1000)  # until then others may still add batches
+                while left := await self._live(source):  # noqa: ASYNC110 - the store is read again
+                    await asyncio.sleep(_LOOK)
+        except TimeoutError:
+            left = left or await self._live(source)
+            raise TimeoutError(
+                f"{task} has {left} batches that have not ended after {timeout:g} s; it stays frozen, so that you can "
+                "drain it again, or thaw it"
+            ) from None
+
+    async def _live(self, source: str) -> int:
+        tally = await self._store.tally()
+        return sum(tally.get((source, state), 0) for state in _LIVE)
+
+    async def _set_mode(self, task: str, mode: BatchMode) -> bool:
+        current = await self._limit(task)
+        await self._store.put_limits([replace(current, mode=mode)])
+        return current.mode == mode
+
+    async def _end_mode(self, task: str, mode: BatchMode) -> bool:
+        current = await self._limit(task)
+        if current.mode != mode:
+            return False
+        await self._store.put_limits([replace(current, mode="")])
+        return True
+
+    async def _limit(self, task: str) -> Limit:
+        """The operator's record; its pause, caps and rates are kept."""
+        name = coordinator_source(task)
+        found = (each for each in await self._store.limits() if (each.name, each.owner) == (name, "operator"))
+        return next(found, Limit(name, owner="operator"))
+
+
+async def read_parts(store: Store, batch: str) -> list[StoredPart]:
+    """The parts that a batch has streamed, in the order of their ends."""
+    saved = await read_stream(item_reader(store, batch))
+    return [read_part(item) for item in saved.items()]
+
+
+def _batch_info(record: Record, parts: Sequence[StoredPart]) -> BatchInfo:
+    try:
+        request = read_request(record)
+    except Undecodable:
+        request = _UNREADABLE
+    return BatchInfo(
+        record.uuid,
+        batch_task(record.source) or "",
+        request.type,
+        public_state(record.state).value,
+        _progress(request, parts),
+        from_ms(record.added),
+        from_optional_ms(record.history.ended),
+    )
+
+
+def _progress(request: BatchRequest, parts: Sequence[StoredPart]) -> BatchProgress:
+    counts = batch_counts(request, parts)
+    return BatchProgress(counts.done, counts.failed, counts.total, counts.items, request.count)
+
+
+def _part_info(number: int, part: StoredPart) -> PartInfo:
+    error = ""
+    if part.error is not None:
+        error = f"{part.error.type}: {part.error.message}" if part.error.type else part.error.message
+    return PartInfo(number, part.index, count_items(part), part.refused, error, from_optional_ms(part.ended))
