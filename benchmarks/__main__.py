@@ -7,12 +7,13 @@ import json
 import os
 import sys
 
-from benchmarks import flow_costs, limits, loss, memory, postgres, processes, redis, settle, sqlite, worker
+from benchmarks import batches, flow_costs, limits, loss, memory, postgres, processes, redis, settle, sqlite, worker
 from benchmarks.plots import DRAIN, DRAINED, drain_svg
 from benchmarks.report import run
 from benchmarks.worker_table import WORKER, write_worker_table
 
 SUITES = {
+    "batches": batches.MEASURES,
     "core": memory.MEASURES + sqlite.MEASURES,
     "memory": memory.MEASURES,
     "sqlite": sqlite.MEASURES,
