@@ -7,7 +7,21 @@ import json
 import os
 import sys
 
-from benchmarks import batches, flow_costs, limits, loss, memory, postgres, processes, redis, settle, sqlite, worker
+from benchmarks import (
+    batches,
+    flow_costs,
+    flow_delays,
+    limits,
+    loss,
+    memory,
+    postgres,
+    processes,
+    redis,
+    settle,
+    sqlite,
+    waiting_tasks,
+    worker,
+)
 from benchmarks.plots import DRAIN, DRAINED, drain_svg
 from benchmarks.report import run
 from benchmarks.worker_table import WORKER, write_worker_table
@@ -22,7 +36,8 @@ SUITES = {
     "processes": processes.MEASURES,
     "limits": limits.MEASURES,
     "settle": settle.MEASURES,
-    "flows": flow_costs.MEASURES,
+    "flows": flow_costs.MEASURES + flow_delays.MEASURES,
+    "waiting": waiting_tasks.MEASURES,
     "worker": worker.MEASURES,
     "drain": [memory.drain, sqlite.sqlite_drain, redis.redis_drain, postgres.postgres_drain],
 }

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
-from benchmarks import postgres, redis
 from benchmarks.cpu_times import children_cpu
+from benchmarks.flow_stores import NewStore, memory_stores, postgres_stores, redis_stores, sqlite_stores
 from benchmarks.report import Figure
-from benchmarks.sqlite import folder
 
 _ROOT = Path(__file__).parents[1]
 _PROGRAM = Path(__file__).parent / "programs" / "flow_app.py"
 _COUNT = 10_000
 _TARGETS = {"chord": 1.5, "fan": 2.0}
 _SHAPES = {"chord": "chord of 10,000 beside plain", "fan": "1 → 10,000 → 1 beside plain"}
-_databases = count()
 
 
 BEFORE = "ONTHEDOT_BENCH_BEFORE"  # names the checkout of an older tree; ``--before`` sets it
@@ -73,7 +68,7 @@ class Contender:
         return float(client) + server
 
 
-def _compare(new_store: Callable[[], str], scale: float) -> list[Figure]:
+def _compare(new_store: NewStore, scale: float) -> list[Figure]:
     """new_store: returns the URL of an empty one. The order changes, since the first finds other caches."""
     number = max(1100, int(_COUNT * scale))
     trees = {"plain": _ROOT, "chord": _ROOT, "fan": _ROOT}
@@ -101,34 +96,23 @@ def _compare(new_store: Callable[[], str], scale: float) -> list[Figure]:
 
 
 def flows_memory(scale: float) -> list[Figure]:
-    return _compare(lambda: "memory://", scale)
+    with memory_stores() as new_store:
+        return _compare(new_store, scale)
 
 
 def flows_sqlite(scale: float) -> list[Figure]:
-    with folder() as at:
-        return _compare(lambda: f"sqlite:///{at}/{next(_databases)}.db", scale)
+    with sqlite_stores() as new_store:
+        return _compare(new_store, scale)
 
 
 def flows_redis(scale: float) -> list[Figure]:
-    with redis.server() as url:
-
-        def emptied() -> str:
-            redis.flush(url)
-            return url
-
-        return _compare(emptied, scale)
+    with redis_stores() as new_store:
+        return _compare(new_store, scale)
 
 
 def flows_postgres(scale: float) -> list[Figure]:
-    with postgres.server() as url:
-        return _compare(lambda: new_database(url), scale)
-
-
-def new_database(url: str) -> str:
-    """An empty database on the same server, so that no run meets the rows of another."""
-    name = f"bench_{next(_databases)}"
-    asyncio.run(postgres.execute(url, f"CREATE DATABASE {name}"))
-    return url.rpartition("/")[0] + f"/{name}"
+    with postgres_stores() as new_store:
+        return _compare(new_store, scale)
 
 
 MEASURES = [flows_memory, flows_sqlite, flows_redis, flows_postgres]

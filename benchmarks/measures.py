@@ -13,7 +13,17 @@ from benchmarks.report import Figure
 from onthedot import App
 from onthedot.clock.system import SystemClock
 from onthedot.stores import connect
-from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, SlotPool, Store, TurnResult
+from onthedot.stores.contract import (
+    ClaimRequest,
+    Completed,
+    Lease,
+    Links,
+    NewTask,
+    SlotPool,
+    Store,
+    TurnResult,
+    Wait,
+)
 
 
 async def noop() -> None:
@@ -80,6 +90,12 @@ class Pending:
         for start in range(0, pending, 1000):
             number = min(1000, pending - start)
             await self._store.add([new_task(f"p{start + i:09}", self._rng) for i in range(number)])
+
+    async def fill_waiting(self, waiting: int) -> None:
+        """Tasks that wait for a signal that is never sent, with a timeout."""
+        links = Links(waits=Wait((("~never", 1),), timeout=10**9))
+        for start in range(0, waiting, 1000):
+            await self._store.add([NewTask(f"w{start + i:09}", "send", b"{}", links=links) for i in range(1000)])
 
     async def round(self, number: int) -> tuple[float, float]:
         """µs of 100 adds, and of a turn with 100 settled and 100 claimed tasks."""
