@@ -60,9 +60,8 @@ local function set_all_alarms(r, time, seqs)
   if not first_alarm or time < first_alarm then first_alarm, first_alarm_source = time, r.source end
 end
 
-local function enter_all(r, place, seqs) -- as `enter` in places.lua, for consecutive seqs
+local function enter_all(r, place, seqs) -- as `enter` in places.lua; the caller logs the transition
   count(r.source, place, #seqs)
-  log_range(place, seqs[1], seqs[#seqs], #seqs)
   if place == 'ready' then queue_all(r, seqs) end
   if place == 'waiting' then
     local history, number = history_of(r, r.due), #new_histories
@@ -106,6 +105,7 @@ local function add_group(group, uuids, bodies, start, known, holders)
   local first_ready = place == 'ready' and call('EXISTS', queue(r)) == 0 -- no other task of the source is ready
   if first_ready then notified[r.source] = true end
   enter_all(r, place, seqs)
+  log_range(place, seqs[1], seqs[#seqs], #seqs)
   return number, #new
 end
 

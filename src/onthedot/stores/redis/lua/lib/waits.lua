@@ -1,5 +1,6 @@
 -- The end of waits: of tasks that wait for a value that a dirty counter has reached. One batch per call.
--- uses: counter_keys places counters alarms
+-- uses: counter_keys places counters alarms insert
+local end_waits = (function() -- in a function: one may have 200 local variables
 local known = {} -- counter → its value and failures
 
 local function read_counters(names)
@@ -38,26 +39,38 @@ local function find_reached(names) -- seqs in order; counter → those that it h
   return in_order(seqs), by_name, done
 end
 
-local function read_waiting(seqs) -- records; those that cannot be read
-  local tasks, histories, records, damaged = read_fields(TASK, seqs), read_fields(HISTORY, seqs), {}, {}
+local function shapes_of_waits(seqs) -- record and seqs each: tasks of equal heads and histories, as in settle.lua; and damaged records
+  local tasks, histories, shapes, by_key, damaged = read_fields(TASK, seqs), read_fields(HISTORY, seqs), {}, {}, {}
   for i, seq in ipairs(seqs) do
-    local r = tasks[i] and to_record(seq, tasks[i], histories[i])
-    if r and r.policy.undecodable then
-      damaged[#damaged + 1] = r
-    elseif r and r.wait then
-      records[#records + 1] = r
+    local task, history = tasks[i], histories[i] or ''
+    local key = task and #task >= 16 and task:sub(15, 16 + struct.unpack('>I2', task, 15)) .. history
+    local shape = by_key[key]
+    if shape then
+      shape.seqs[#shape.seqs + 1] = seq
+    elseif task then
+      local r = to_record(seq, task, histories[i])
+      if r.policy.undecodable then
+        damaged[#damaged + 1] = r
+      elseif r.wait then
+        shape = {record = r, seqs = {seq}}
+        shapes[#shapes + 1] = shape
+        if not r.lane then by_key[key] = shape end -- a lane admits its tasks one by one
+      end
     end
   end
-  return records, damaged
+  return shapes, damaged
 end
 
-local function remove_waiters(records, by_name)
+local function remove_waiters(shapes, by_name)
   local timeouts, others = {}, {} -- others: of waits for several counters
-  for _, r in ipairs(records) do
-    count(r.source, 'waiting', -1)
-    if r.wait_until then append(timeouts, bucket_of(r.wait_until), r.seq) end
-    local counters = r.wait.counters
-    for i = 1, #counters > 1 and #counters or 0 do append(others, counters[i][1], r.seq) end
+  for _, shape in ipairs(shapes) do
+    local r, seqs = shape.record, shape.seqs
+    local bucket, counters = r.wait_until and bucket_of(r.wait_until), r.wait.counters
+    count(r.source, 'waiting', -#seqs)
+    for i = 1, #seqs do
+      if bucket then append(timeouts, bucket, seqs[i]) end
+      for j = 1, #counters > 1 and #counters or 0 do append(others, counters[j][1], seqs[i]) end
+    end
   end
   for name, seqs in pairs(by_name) do call_in_parts('ZREM', WAITERS .. name, seqs) end
   for name, seqs in pairs(others) do call_in_parts('ZREM', WAITERS .. name, seqs) end
@@ -67,10 +80,10 @@ local function remove_waiters(records, by_name)
   end
 end
 
-local function read_others(records) -- counters of these waits that are not dirty
+local function read_others(shapes) -- counters of these waits that are not dirty
   local names = {}
-  for _, r in ipairs(records) do
-    for _, each in ipairs(r.wait.counters) do
+  for _, shape in ipairs(shapes) do
+    for _, each in ipairs(shape.record.wait.counters) do
       if not known[each[1]] then
         names[#names + 1] = each[1]
         known[each[1]] = {}
@@ -78,6 +91,31 @@ local function read_others(records) -- counters of these waits that are not dirt
     end
   end
   read_counters(names)
+end
+
+local function make_due(shape) -- as `end_wait` in places.lua
+  local r, seqs, due = shape.record, shape.seqs, due_in(shape.record.wait.delay)
+  if r.lane then return end_wait(r, due) end
+  clear_wait(r)
+  r.reason, r.due = 'due', math.max(r.due, due)
+  local history, list, place = history_of(r, r.due), {}, next_place(r)
+  for i = 1, #seqs do
+    list[2 * i - 1], list[2 * i] = seqs[i], history
+  end
+  buffer_list(sets, HISTORY, list)
+  if place == 'ready' then queue_sources[queue(r)] = r.source end
+  enter_all(r, place, seqs)
+  log_transition(place, table.concat(seqs), #seqs)
+end
+
+local function refuse(shape) -- its predecessors are not as it requires
+  for _, seq in ipairs(shape.seqs) do
+    local r = setmetatable({}, NO_HISTORY)
+    for field, value in pairs(shape.record) do r[field] = value end
+    r.seq = seq
+    clear_wait(r, 'ready')
+    queue_chore(r, 'upstream')
+  end
 end
 
 local function is_met(wait) -- by the first of its counters that has its value
@@ -88,28 +126,24 @@ local function is_met(wait) -- by the first of its counters that has its value
   end
 end
 
-local function end_waits() -- true: there may be more
+return function() -- true: there may be more
   flush()
   local names = call('SRANDMEMBER', DIRTY_COUNTERS, BATCH)
   read_counters(names)
   local seqs, by_name, done = find_reached(names)
-  local records, damaged = read_waiting(seqs)
+  local shapes, damaged = shapes_of_waits(seqs)
   local over = {}
-  read_others(records)
-  remove_waiters(records, by_name)
+  read_others(shapes)
+  remove_waiters(shapes, by_name)
   for _, r in ipairs(damaged) do end_damaged(r) end
-  for _, r in ipairs(records) do
-    if is_met(r.wait) then
-      over[#over + 1] = r
-    else
-      clear_wait(r, 'ready')
-      queue_chore(r, 'upstream')
-    end
+  for _, shape in ipairs(shapes) do
+    if is_met(shape.record.wait) then over[#over + 1] = shape else refuse(shape) end
   end
-  for _, r in ipairs(over) do end_wait(r, due_in(r.wait.delay)) end
+  for _, shape in ipairs(over) do make_due(shape) end
   call_in_parts('SREM', DIRTY_COUNTERS, done)
   local more = call('EXISTS', DIRTY_COUNTERS) == 1
   if not more then call('HDEL', SEQUENCES, 'has_dirty_counters') end
   wait_over = more
   return more
 end
+end)()
