@@ -17,6 +17,7 @@ from onthedot.stores.contract import (
     StoredSignal,
 )
 from onthedot.stores.memory.ordered_queue import OrderedQueue
+from onthedot.stores.rules.task_tables import first_reached
 
 
 class CounterTable:
@@ -75,16 +76,12 @@ class CounterTable:
             if queue is None or not self._mark_reached(name):
                 del self.reached[name]
                 self._forget_empty(name)
-        return [(found[seq], self._first_reached(found[seq])) for seq in sorted(found)]
+        return first_reached([found[seq] for seq in sorted(found)], self.get)
 
     def _forget_empty(self, name: str) -> None:
         queue = self._waiting.get(name)
         if queue is not None and not queue.members:
             del self._waiting[name]
-
-    def _first_reached(self, record: Record) -> Counter:
-        counters = [(self.get(name), value) for name, value in _counters_of(record)]
-        return next(counter for counter, value in counters if counter.value >= value)
 
     def drop_old(self, limit: int, now: float) -> None:
         for name in list(islice(self._counters, limit)):

@@ -8,11 +8,14 @@ from math import ceil
 from typing import assert_never
 
 from onthedot.stores.contract import (
+    NO_COUNTER,
     Added,
     Completed,
+    Counter,
     Ended,
     History,
     Lease,
+    Links,
     NewTask,
     Outcome,
     Record,
@@ -29,7 +32,6 @@ from onthedot.stores.memory.counter_tables import MemoryCounterTables
 from onthedot.stores.memory.limits import MemoryLimitTable
 from onthedot.stores.memory.ordered_queue import OrderedQueue
 from onthedot.stores.memory.side_tables import ResultTable
-from onthedot.stores.rules.counters import count_end
 from onthedot.stores.rules.insert import add, new_record
 from onthedot.stores.rules.lanes import release_capacity
 from onthedot.stores.rules.places import due_in, end_as_chore
@@ -96,6 +98,7 @@ class MemoryTables(MemoryCounterTables):
         self.retained: dict[int, deque[Record]] = {}  # ended records by keeping time: each queue in order of time
         self.retained_count: int = 0
         self._results = ResultTable()
+        self._linked_ends: dict[int, tuple[Links, Counter]] = {}  # of the current call; tasks of a group share links
         self._seq = 0
         self._fence = 0
 
@@ -194,6 +197,13 @@ class MemoryTables(MemoryCounterTables):
             self.limits.parked_in(record.lane).remove(record.rank, record)
         elif record.state == "waiting":
             self.counters.remove_waiting(record)
+
+    def leave_waits(self, records: Sequence[Record]) -> None:
+        for record in records:
+            self.counts(record.source)["waiting"] -= 1
+            self.counters.remove_waiting(record)
+            if record.history.wait_until is not None:
+                self._alarms.remove(record.history.wait_until, record)
 
     def clear_alarm(self, record: Record) -> None:
         alarm = alarm_of(record)
@@ -324,7 +334,12 @@ class MemoryTables(MemoryCounterTables):
     # -- settle
 
     def settle(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
-        return [self._settle(outcome) for outcome in outcomes]
+        verdicts: list[Verdict] = [self._settle(outcome) for outcome in outcomes]
+        for links, ends in self._linked_ends.values():  # each counter is raised once
+            for name in links.increments:
+                self.raise_counter(name, ends.value, ends.failed)
+        self._linked_ends.clear()
+        return verdicts
 
     def _settle(self, outcome: Outcome) -> Verdict:
         lease = outcome.lease
@@ -388,7 +403,9 @@ class MemoryTables(MemoryCounterTables):
             for session in self.subscriptions.end_task(record.uuid):
                 self.notifications.ended.setdefault(session, []).append(record.uuid)
         if record.links is not None:
-            count_end(self, record, state)
+            links, ends = self._linked_ends.get(id(record.links), (record.links, NO_COUNTER))
+            ends = Counter(ends.value + 1, ends.failed + (state != "succeeded"))
+            self._linked_ends[id(links)] = (links, ends)
         over = with_state(record, state, history)
         self.changes.ended.append(over)
         if keep <= 0:

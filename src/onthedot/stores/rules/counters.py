@@ -6,16 +6,9 @@ from collections import Counter as Tally
 from collections.abc import Sequence
 
 from onthedot.errors import StoreFull
-from onthedot.stores.contract import MAX_KEPT_SIGNALS, Counter, NewSignal, Record, State, Wait
+from onthedot.stores.contract import MAX_KEPT_SIGNALS, Counter, NewSignal, Record, Wait
 from onthedot.stores.rules.places import due_in, end_as_chore, wake
 from onthedot.stores.rules.task_tables import TaskTables
-
-
-def count_end(tables: TaskTables, record: Record, state: State) -> None:
-    """Increment the counters of a task that has ended in this state."""
-    if record.links is not None:
-        for name in record.links.increments:
-            tables.raise_counter(name, 1, int(state != "succeeded"))
 
 
 def uncount_end(tables: TaskTables, record: Record) -> None:
@@ -28,15 +21,15 @@ def uncount_end(tables: TaskTables, record: Record) -> None:
 def end_waits(tables: TaskTables, limit: int) -> int:
     """Make tasks due whose counter has reached its value, at most `limit`; return how many waits were over."""
     reached = tables.pop_reached(limit)
-    woken: list[Record] = []
+    woken: list[tuple[Record, int]] = []
     for record, counter in reached:
         wait = record.wait
         assert wait is not None
         if is_met(wait, counter):
-            woken.append(record)
+            woken.append((record, due_in(wait.delay, tables.now)))
         else:
             end_as_chore(tables, record, "upstream")
-    wake(tables, [(record, due_in(record.wait.delay, tables.now)) for record in woken if record.wait is not None])
+    wake(tables, woken)
     tables.notifications.wait_over = len(reached) == limit
     return len(reached)
 

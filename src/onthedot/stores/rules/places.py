@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import ceil
 
 from onthedot.stores.contract import History, Reason, Record, State
@@ -66,14 +66,15 @@ def arrive(tables: TaskTables, records: Sequence[Record]) -> None:
     tables.enter(arrived)
 
 
-def wake(tables: TaskTables, waits: Iterable[tuple[Record, int]]) -> None:
+def wake(tables: TaskTables, waits: Sequence[tuple[Record, int]]) -> None:
     """The waits of these tasks are over. Each is due at the time given with it, and not before its own."""
     woken: list[Record] = []
+    now = tables.now
+    tables.leave_waits([record for record, _ in waits])
     for record, after_delay in waits:
-        leave(tables, record)
         due = max(record.due, after_delay)
-        capacity = due <= tables.now and has_capacity(tables, record)
-        place = next_place(due, record.lane, tables.now, capacity=capacity)
+        capacity = due <= now and has_capacity(tables, record)
+        place = next_place(due, record.lane, now, capacity=capacity)
         if place == "ready" and record.lane is not None:
             count_admitted(tables.limits.lane(record.lane), record, +1)
         woken.append(rescheduled(record, due, place, after_wait(record.history)))

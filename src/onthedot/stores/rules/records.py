@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from onthedot.stores.contract import History, Lease, Reason, Record, Requeued, State, Suspended, Wait
+from onthedot.stores.contract import NO_HISTORY, History, Lease, Reason, Record, Requeued, State, Suspended, Wait
 
 ENDED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
 UNQUEUED_REASONS: frozenset[Reason] = frozenset(
@@ -174,6 +174,8 @@ def after_suspension(history: History, outcome: Suspended, started: int | None, 
 
 
 def after_wait(history: History) -> History:
+    if history.started is None and history == History(wait_until=history.wait_until):  # nothing else has happened
+        return NO_HISTORY
     return History(
         "due",
         history.retries,

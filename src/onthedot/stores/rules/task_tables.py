@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -105,6 +105,10 @@ class TaskTables(Protocol):
 
     def leave(self, record: Record) -> None:
         """Uncount a record and take it out of the queue of its state; its alarm stays."""
+        ...
+
+    def leave_waits(self, records: Sequence[Record]) -> None:
+        """Uncount waiting records and take them out of their queues, with their alarms."""
         ...
 
     def clear_alarm(self, record: Record) -> None:
@@ -251,3 +255,18 @@ class TaskTables(Protocol):
 
     def drop_expired_keys(self) -> None: ...
     def drop_expired_results(self, limit: int) -> None: ...
+
+
+def first_reached(records: Sequence[Record], counter: Callable[[str], Counter]) -> list[tuple[Record, Counter]]:
+    """Each record with the first of its counters that has the value it waits for. Those of a group share one wait."""
+    known: dict[int, Counter] = {}  # by the id of a wait
+    found: list[tuple[Record, Counter]] = []
+    for record in records:
+        wait = record.wait
+        assert wait is not None
+        reached = known.get(id(wait))
+        if reached is None:
+            counters = [(counter(name), value) for name, value in wait.counters]
+            reached = known[id(wait)] = next(each for each, value in counters if each.value >= value)
+        found.append((record, reached))
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onthedot.stores.contract import COUNTER_KEEP, MAX_SUBSCRIPTIONS, NO_COUNTER, Counter, NewSignal, Record
+from onthedot.stores.rules.task_tables import first_reached
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import TaskRow, json_list
 from onthedot.stores.sqlite.side_tables import SqliteSideTables
@@ -35,19 +36,22 @@ class SqliteCounterTables(SqliteSideTables):
 
     def enter_waiting(self, records: Sequence[Record]) -> None:
         """They wait from now on; a counter that has its value already is dirty."""
-        names: set[str] = set()
-        for record in records:
-            assert record.wait is not None
-            rows = [(self.app, name, value, record.seq) for name, value in record.wait.counters]
-            self.db.executemany(SQL["enter_waiting"], rows)
-            names.update(name for name, _ in record.wait.counters)
-        for name in names:
+        rows = self._wait_rows(records)
+        self.db.executemany(SQL["enter_waiting"], rows)
+        for name in {name for _, name, _, _ in rows}:
             self._mark_if_reached(name, self.counter(name).value)
 
-    def leave_waiting(self, record: Record) -> None:
-        assert record.wait is not None
-        rows = [(self.app, name, value, record.seq) for name, value in record.wait.counters]
-        self.db.executemany(SQL["leave_waiting"], rows)
+    def leave_waiting(self, records: Sequence[Record]) -> None:
+        self.db.executemany(SQL["leave_waiting"], self._wait_rows(records))
+
+    def _wait_rows(self, records: Sequence[Record]) -> list[tuple[int, str, int, int]]:
+        """One row per counter that a task waits for."""
+        rows: list[tuple[int, str, int, int]] = []
+        for record in records:
+            wait = record.wait
+            assert wait is not None
+            rows += [(self.app, name, value, record.seq) for name, value in wait.counters]
+        return rows
 
     def pop_reached(self, limit: int) -> list[tuple[Record, Counter]]:
         found: dict[int, Record] = {}
@@ -59,12 +63,7 @@ class SqliteCounterTables(SqliteSideTables):
             if len(found) == limit:
                 break  # the next call looks at this counter again
             self._run(SQL["unmark_dirty"], (self.app, name))
-        return [(found[seq], self._first_reached(found[seq])) for seq in sorted(found)]
-
-    def _first_reached(self, record: Record) -> Counter:
-        assert record.wait is not None
-        counters = [(self.counter(name), value) for name, value in record.wait.counters]
-        return next(counter for counter, value in counters if counter.value >= value)
+        return first_reached([found[seq] for seq in sorted(found)], self.counter)
 
     def drop_counters(self, limit: int) -> None:
         self._run(SQL["drop_counters"], (self.app, self.now, limit))

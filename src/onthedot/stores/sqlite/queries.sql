@@ -5,7 +5,7 @@
 task.uuid, task.source, task.body, task.policy, task.lane, task.unique_key, coalesce(history.due, task.due), task.seq,
 task.added, coalesce(history.state, task.state), task.links, history.reason, history.retries, history.crashes, history.earlier,
 history.cancel, history.settled, history.session, history.started, history.ended, history.keep_until, history.result, history.error, history.result_until,
-history.hops, history.wait, history.wait_until
+history.hops, history.wait, CASE WHEN history.seq IS NULL THEN task.wait_until ELSE history.wait_until END
 
 -- name: own_tables
 SELECT name FROM sqlite_master WHERE name IN ('onthedot_app', 'onthedot_sequence');
@@ -40,8 +40,10 @@ SELECT name FROM onthedot_source WHERE id = ?;
 INSERT INTO onthedot_source (app, name) VALUES (?, ?) RETURNING id;
 
 -- name: insert
-INSERT INTO onthedot_task (seq, app, uuid, source, body, policy, lane, unique_key, due, added, state, links, flow)
-SELECT * FROM (SELECT ?, ? AS app, ? AS uuid, ?, ?, ?, ?, ?, ?, ? AS added, ?, ?, ?) AS new WHERE NOT EXISTS (
+INSERT INTO onthedot_task (
+    seq, app, uuid, source, body, policy, lane, unique_key, due, added, state, wait_until, links, flow
+)
+SELECT * FROM (SELECT ?, ? AS app, ? AS uuid, ?, ?, ?, ?, ?, ?, ? AS added, ?, ?, ?, ?) AS new WHERE NOT EXISTS (
     SELECT 1 FROM onthedot_recent AS r WHERE r.app = new.app AND r.uuid = new.uuid AND r.until > new.added
 ) ON CONFLICT (app, uuid) DO NOTHING;
 
@@ -91,6 +93,12 @@ INSERT OR REPLACE INTO onthedot_history (
     hops, result_until, wait, wait_until, seq
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: save_place
+UPDATE onthedot_task SET due = ?, state = ? WHERE seq IN (SELECT value FROM json_each(?));
+
+-- name: drop_histories
+DELETE FROM onthedot_history WHERE seq IN (SELECT value FROM json_each(?));
 
 -- name: save_plain_ends
 INSERT OR REPLACE INTO onthedot_history (

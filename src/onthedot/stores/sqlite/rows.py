@@ -99,7 +99,9 @@ def _wait(row: TaskRow) -> Wait | None:
 def to_record(row: TaskRow, source: str, now: float) -> Record:
     policy = row_policy(row)
     history = NO_HISTORY
-    if row.reason is not None:
+    if row.reason is None and row.wait_until is not None and row.state == "waiting":
+        history = History(wait_until=row.wait_until)
+    elif row.reason is not None:
         result = None if row.result_until is not None and row.result_until <= now else row.result
         history = History(
             row.reason, row.retries, row.crashes, row.earlier, bool(row.cancel_requested), row.settled_fence,

@@ -10,10 +10,10 @@ INSERT INTO onthedot_sequence VALUES (1, 3, lower(hex(randomblob(8))), 0, 0, 0, 
 CREATE TABLE onthedot_app (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE onthedot_source (id INTEGER PRIMARY KEY, app INTEGER NOT NULL, name TEXT NOT NULL, UNIQUE (app, name));
 
-CREATE TABLE onthedot_task (  -- the request: written once, so that its pages are never split
+CREATE TABLE onthedot_task (  -- the request; only due and state change, and never grow, so its pages are never split
     seq INTEGER PRIMARY KEY, app INTEGER NOT NULL, uuid TEXT NOT NULL, source INTEGER NOT NULL, policy TEXT NOT NULL,
     lane TEXT, unique_key TEXT, due INTEGER NOT NULL, added INTEGER NOT NULL, state TEXT NOT NULL, body BLOB NOT NULL,
-    links TEXT, flow TEXT
+    links TEXT, flow TEXT, wait_until INTEGER  -- of the first wait
 );
 CREATE TABLE onthedot_history (  -- what has happened since; its due and state replace those of the task
     seq INTEGER PRIMARY KEY, due INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL, retries INTEGER NOT NULL,

@@ -242,14 +242,15 @@ class SettleBatch:
         """Raise each counter once."""
         ended: Counter[str] = Counter()
         failed: Counter[str] = Counter()
+        by_links: defaultdict[tuple[str, bool], list[TaskRow]] = defaultdict(list)  # most share their links
         for row, state, *_ in self._ends:
-            if row.links is None:
-                continue
-            links = row_links(row)
-            increments = () if links is None else links.increments
-            ended.update(increments)
-            if state != "succeeded":
-                failed.update(increments)
+            if row.links is not None:
+                by_links[row.links, state == "succeeded"].append(row)
+        for (_, succeeded), rows in by_links.items():
+            links = row_links(rows[0])
+            for name in () if links is None else links.increments:
+                ended[name] += len(rows)
+                failed[name] += 0 if succeeded else len(rows)
         for name, number in ended.items():
             self._tables.raise_counter(name, number, failed[name])
 

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from onthedot.stores.contract import Added, Links, NewTask, Outcome, Policy, Record, SlotPool, StoreIdentity, Verdict
+from onthedot.stores.contract import (
+    NO_HISTORY,
+    Added,
+    Links,
+    NewTask,
+    Outcome,
+    Policy,
+    Record,
+    SlotPool,
+    State,
+    StoreIdentity,
+    Verdict,
+)
 from onthedot.stores.links_json import links_text
 from onthedot.stores.policy_json import policy_text
 from onthedot.stores.rules.insert import new_record
@@ -36,7 +49,7 @@ class SqliteTables(SqliteCounterTables):
         records = self._new_records(tasks)
         if self.db.executemany(SQL["insert"], self._requests(records)).rowcount == len(records):
             self.seq: int = records[-1].seq
-            self._enter_new(records)
+            self._enqueue(records)
             return [Added(new.uuid, fresh=True) for new in tasks]
         self._run(SQL["undo_insert"], (records[0].seq,))
         return [Added(new.uuid, self._insert_one(new)) for new in tasks]
@@ -46,15 +59,8 @@ class SqliteTables(SqliteCounterTables):
         is_new = self.db.executemany(SQL["insert"], self._requests(records)).rowcount > 0
         if is_new:
             self.seq += 1
-            self._enter_new(records)
+            self._enqueue(records)
         return is_new
-
-    def _enter_new(self, records: Sequence[Record]) -> None:
-        """Only a wait that may time out has a history."""
-        waits = [to_save(record) for record in records if record.history.wait_until is not None]
-        if waits:
-            self.db.executemany(SQL["save_history"], waits)
-        self._enqueue(records)
 
     def _new_records(self, tasks: Sequence[NewTask]) -> list[Record]:
         now = self.now
@@ -66,12 +72,14 @@ class SqliteTables(SqliteCounterTables):
         return records
 
     def _requests(self, records: Sequence[Record]) -> Iterator[Row]:
-        """The parameters of `insert`. Tasks that are added together usually share source and policy."""
+        """The parameters of `insert`. Tasks that are added together usually share source, policy and links."""
         app = self.app
         source = ""
         source_id = 0
         policy: Policy | None = None
         text = ""
+        links: Links | None = None
+        link_columns = _link_columns(links)
         for record in records:
             if record.source != source:
                 source = record.source
@@ -79,9 +87,12 @@ class SqliteTables(SqliteCounterTables):
             if record.policy is not policy:
                 policy = record.policy
                 text = policy_text(policy)
+            if record.links is not links:
+                links = record.links
+                link_columns = _link_columns(links)
             yield (
                 record.seq, app, record.uuid, source_id, record.body, text, record.lane, record.unique, record.due,
-                record.added, record.state, *_link_columns(record.links),
+                record.added, record.state, record.history.wait_until, *link_columns,
             )  # fmt: skip
 
     def insert_copy(self, record: Record) -> int:
@@ -111,9 +122,23 @@ class SqliteTables(SqliteCounterTables):
     # -- places
 
     def enter(self, records: Sequence[Record]) -> None:
-        if records:
-            self.db.executemany(SQL["save_history"], map(to_save, records))
-            self._enqueue(records)
+        """A task without a history has its place in its own row; then one statement writes many of them."""
+        if not records:
+            return
+        saves: list[Row] = []
+        places: defaultdict[tuple[int, State], list[int]] = defaultdict(list)
+        for record in records:
+            if record.history is NO_HISTORY:
+                places[record.due, record.state].append(record.seq)
+            else:
+                saves.append(to_save(record))
+        if saves:
+            self.db.executemany(SQL["save_history"], saves)
+        for (due, state), seqs in places.items():
+            text = json_list(seqs)
+            self._run(SQL["save_place"], (due, state, text))
+            self._run(SQL["drop_histories"], (text,))
+        self._enqueue(records)
 
     def _enqueue(self, records: Sequence[Record]) -> None:
         ready: list[Row] = []
@@ -158,7 +183,15 @@ class SqliteTables(SqliteCounterTables):
         elif record.state == "parked":
             self._run(SQL["leave_parked"], (self.app, record.lane, record.rank, record.seq))
         elif record.state == "waiting":
-            self.leave_waiting(record)
+            self.leave_waiting([record])
+
+    def leave_waits(self, records: Sequence[Record]) -> None:
+        for record in records:
+            self.count(record.source, "waiting", -1)
+        self.leave_waiting(records)
+        timed = [record for record in records if record.history.wait_until is not None]
+        alarms = [(self.app, record.history.wait_until, record.seq) for record in timed]
+        self.db.executemany(SQL["clear_alarm"], alarms)
 
     def clear_alarm(self, record: Record) -> None:
         alarm = alarm_of(record)
