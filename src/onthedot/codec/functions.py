@@ -30,6 +30,7 @@ from onthedot.codec.body import (
     NO_HEADERS,
     Caps,
     Headers,
+    Inputs,
     StoredBody,
     StoredResult,
     Undecodable,
@@ -213,13 +214,14 @@ class FunctionCodec:
         if signature.read is None or body.startswith(_UNTYPED):
             return self._decode_each(signature, body)
         try:
-            given = asdict(signature.read(body).args)
+            stored = signature.read(body)
+            given = asdict(stored.args)
             if ABSENT in given.values():
                 for name in signature.optional:
                     if given[name] is ABSENT:
                         del given[name]
-            return given, NO_HEADERS
-        except Exception:  # noqa: BLE001 - headers or untyped arguments; or it is wrong, which the slow path explains
+            return given, NO_HEADERS if stored.inputs is None else Headers(inputs=stored.inputs)
+        except Exception:  # noqa: BLE001 - other headers or untyped arguments; or it is wrong, which the slow path explains
             return self._decode_each(signature, body)
 
     def _decode_each(self, signature: _SignatureCodec, body: bytes) -> tuple[dict[str, object], Headers]:
@@ -316,7 +318,8 @@ def _body_reader(arguments: type[Struct], strict: bool) -> Callable[[bytes], Any
     fields: list[Any] = [("args", arguments)]
     if not any(field.required for field in msgspec.structs.fields(arguments)):
         fields = [("args", arguments, msgspec.field(default_factory=arguments))]
-    if strict:  # only typed arguments, as most bodies have
+    if strict:  # only typed arguments, as most bodies have, and perhaps what a member of a flow follows
+        fields.append(("inputs", Inputs | None, None))
         return reader(msgspec.defstruct("TypedBody", fields, forbid_unknown_fields=True))
     fields.append(("open", dict[str, Any], msgspec.field(default_factory=dict)))
     return reader(msgspec.defstruct("TypedBody", fields, bases=(Headers,)))

@@ -23,7 +23,7 @@ from onthedot.codec.task_failure import TaskFailure
 from onthedot.codec.type_checks import UNIONS
 
 _CLASSES: dict[str, type | None] = {"TaskFailure": TaskFailure}
-_EXACT_CONTAINERS: tuple[type, ...] = (tuple, set, frozenset)
+_EXACT_CONTAINERS: tuple[type, ...] = (list, tuple, set, frozenset)
 
 
 class _RawResult(Struct, forbid_unknown_fields=True):
@@ -65,6 +65,8 @@ class ResultReader:
         if stored.open is not ABSENT:
             value = from_tagged(stored.open, {**self._codec.classes, **_CLASSES})
         elif stored.value is ABSENT:
+            if self._takes_none:
+                return None
             value = None
         elif self._success.read is not None:
             return self._success.read(bytes(stored.value))
@@ -74,33 +76,45 @@ class ResultReader:
         return value
 
     def _read_many(self, items: Sequence[Raw], path: str) -> object:
-        make, readers = self._container
+        make, readers, is_exact = self._container
         if len(readers) == 1:
             readers = [readers[0]] * len(items)
         if len(readers) != len(items):
             raise ValueError(f"{path} are {len(items)} results where {len(readers)} are declared")
         each = zip(items, readers, strict=True)
         value = make([reader.read(item, f"{path}[{at}]") for at, (item, reader) in enumerate(each)])
-        if make is list:
-            self._codec.check(value, path)  # it may not be declared as a list at all
+        if not is_exact:
+            self._codec.check(value, path)
         return value
 
     @cached_property
-    def _container(self) -> tuple[Callable[[list[Any]], object], list[ResultReader]]:
-        """How the results of a group become the argument, and a reader for all of them or one for each."""
+    def _takes_none(self) -> bool:
+        try:
+            self._codec.check(None, "$")
+        except ValueError:
+            return False
+        return True
+
+    @cached_property
+    def _container(self) -> tuple[Callable[[list[Any]], object], list[ResultReader], bool]:
+        """How the results of a group become the argument, and a reader for all of them or one for each.
+
+        The last is whether the annotation declares this very container: then nothing is left to check.
+        """
         for option in _options(self._codec.annotation):
             kind = get_origin(option) or option
             arguments = get_args(option)
-            make: Callable[[list[Any]], object] = kind if kind in _EXACT_CONTAINERS else list
+            is_exact = kind in _EXACT_CONTAINERS
+            make: Callable[[list[Any]], object] = kind if is_exact else list
             if kind is tuple and arguments and arguments[-1] is not Ellipsis:
-                return make, [ResultReader(argument) for argument in arguments]
+                return make, [ResultReader(argument) for argument in arguments], is_exact
             if arguments or make is not list:
-                return make, [ResultReader(arguments[0] if arguments else Any)]
-        return list, [ResultReader(Any)]
+                return make, [ResultReader(arguments[0] if arguments else Any)], is_exact
+        return list, [ResultReader(Any)], False
 
     def store_item(self, value: object, index: int, depth: int) -> Raw:
         """A plain element of a list of results, in the form of a result."""
-        _, readers = self._container
+        _, readers, _ = self._container
         codec = readers[index if len(readers) > index else -1]._codec
         typed, form = codec.store(value, depth)
         return Raw(write(StoredResult(form) if typed else StoredResult(ABSENT, form)))

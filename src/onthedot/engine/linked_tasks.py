@@ -11,6 +11,10 @@ from onthedot.stores.contract import Effects, Outcome, Record
 class LinkedTasks(Protocol):
     """Called for tasks with links, and for chores that were cancelled after a start: plain tasks pay nothing."""
 
+    def has_inputs(self, record: Record) -> bool:
+        """Whether it must be prepared: its body refers to other tasks."""
+        ...
+
     async def prepare(self, record: Record) -> Record:
         """The record with the body that the run decodes. Raises what the run shall end with, or StoreError."""
         ...

@@ -193,8 +193,8 @@ class Runner:
             source = run.source
             token = set_current(run)
             try:
-                if run.record.links is not None:
-                    await self._prepare(run)
+                if run.record.links is not None and self.linked is not None and self.linked.has_inputs(run.record):
+                    await self._prepare(run, self.linked)
                 run.arguments, run.headers = source.decode(run.record.body)
                 if middleware or source.options.timeout is not None:
                     value = await self._guarded(run)
@@ -217,11 +217,9 @@ class Runner:
                 self._start_server()
                 return
 
-    async def _prepare(self, run: Run) -> None:
-        if self.linked is None:
-            return
+    async def _prepare(self, run: Run, linked: LinkedTasks) -> None:
         try:
-            run.record = await self.linked.prepare(run.record)
+            run.record = await linked.prepare(run.record)
         except StoreError as error:
             self.observer.store_failed("reading the results that a task needs", error)
             raise NotPrepared from error

@@ -69,6 +69,10 @@ class FlowTasks:
         self._flows = flows
         self._new_uuid = new_uuid
 
+    def has_inputs(self, record: Record) -> bool:
+        inputs = read_inputs(record.body)
+        return inputs is not None and bool(inputs.args or inputs.failures or inputs.starts)
+
     async def prepare(self, record: Record) -> Record:
         inputs = read_inputs(record.body)
         if inputs is None:
