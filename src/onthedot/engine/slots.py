@@ -57,7 +57,8 @@ class Slots:
         """The capacity for the next claim, shared max-min fairly between the active sources of a pool.
 
         alarm_due: an alarm of any source has come. A few idle sources are included if slots are left for all of them:
-        it saves a turn, and takes no slot from a source that has work.
+        it saves a turn, and takes no slot from a source that has work. Not those with slots of their own: a pool
+        costs a query.
 
         is_poll: a hint may have been lost. All idle sources are included; the oldest tasks get the slots.
         """
@@ -71,7 +72,7 @@ class Slots:
             active[self._pools[name]].append((name, source))
         if alarm_due or is_poll:
             for name, source in self._sources.items():
-                if name not in self._active:
+                if name not in self._active and (is_poll or name not in self._sources.own_slots):
                     idle[self._pool_of(source)].append((name, source))
         pools = [pool for pool in self._totals if active[pool] or idle[pool]]
         return [self._pool(pool, active[pool], idle[pool], is_poll=is_poll) for pool in pools]

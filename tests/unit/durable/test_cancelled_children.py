@@ -8,6 +8,7 @@ import pytest
 
 from onthedot import App, TaskCancelled, current_task, group
 from onthedot.client.client import StoreClient
+from onthedot.operations.children import effects_of_cancel
 from tests.support.waits import SOON, until
 from tests.unit.durable.child_tasks import Tasks, has
 from tests.unit.durable.stores import on_each_store
@@ -143,6 +144,33 @@ async def test_child_is_cancelled_although_the_canceller_dies(app: App) -> None:
         with pytest.raises(TaskCancelled):
             await handle.result(SOON)
         await until(lambda: has(app, "hang", "cancelled", 1))
+
+
+async def test_child_that_was_added_between_the_read_and_the_cancel_is_found() -> None:
+    app = App("shop", store="memory://")
+    tasks = Tasks(app)
+
+    @app.task
+    async def order() -> int:
+        return await current_task().run(tasks.hang.s(1))
+
+    async with app.running():
+        handle = await order.options(after=0.05).enqueue()
+        store = app.runtime.store
+        (before,) = await store.get([handle.uuid])
+        await tasks.begun.wait()
+        await until(lambda: has(app, "order", "waiting", 1))
+        (now,) = await store.get([handle.uuid])
+        assert before is not None
+        assert now is not None
+        (child,) = await app.find(source="hang")
+        for known in ({}, {before.uuid: before}, {now.uuid: now}):
+            found = await effects_of_cancel(store, [now], known, lambda: "stop-1")
+            (stop,) = found[handle.uuid].tasks
+            assert (stop.uuid, stop.source) == ("stop-1", "onthedot.stop")
+            assert child.uuid.encode() in stop.body
+        assert await effects_of_cancel(store, [before], {}, lambda: "stop-1") == {}, "it never started"
+        await handle.cancel()
 
 
 @on_each_store

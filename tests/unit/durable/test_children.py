@@ -132,6 +132,33 @@ async def test_same_attempt_raises_the_same_error_after_a_suspension(app: App) -
     assert tasks.runs == [1, 1]
 
 
+def test_caught_failure_of_a_child_does_not_look_like_changed_code() -> None:
+    """The next attempt starts a new child, which succeeds, so it takes other steps than the first."""
+    app = App("shop")
+    tasks = Tasks(app)
+    tasks.broken = {1}
+
+    @app.task(max_retries=1, backoff=0)
+    async def order() -> list[str]:
+        ctx = current_task()
+        done: list[str] = []
+        try:
+            await ctx.run(tasks.double.s(1))
+        except TaskFailed:
+            done.append(await ctx.step("remind", str, "reminded"))
+        done.append(await ctx.step("pack", str, "packed"))
+        if ctx.attempt == 1:
+            tasks.broken = set()
+            raise Retry
+        done.append(await ctx.step("ship", str, "shipped"))
+        return done
+
+    with TestApp(app) as test:
+        handle = order.delay()
+        test.sync.drain()
+        assert handle.result() == ["packed", "shipped"]
+
+
 @on_each_store
 async def test_child_is_no_member_of_the_flow_of_its_parent(app: App) -> None:
     """Also if the parent is the last task of its flow, whose id is the uuid of the parent."""

@@ -57,6 +57,18 @@ def test_source_with_own_slots_is_claimed_beside_full_pools() -> None:
         assert [pool.capacity for pool in slots.pools(0)] == [{"a": 1}, {}]
 
 
+def test_alarm_adds_no_pool_for_a_source_with_own_slots() -> None:
+    sources = Sources()
+    sources.put(cast("Source", FakeSource("a")))
+    sources.put_builtin(cast("Source", FakeSource("stop")), own_slots=3)
+    slots = Slots(sources, {"async": 2})
+    slots.pools(0)
+    slots.mark_idle({"a": None, "stop": None}, 0)
+    assert [pool.capacity for pool in slots.pools(0, alarm_due=True)] == [{"a": 2}]
+    slots.mark_idle({"a": None}, 0)
+    assert [pool.capacity for pool in slots.pools(0, is_poll=True)] == [{"a": 2}, {"stop": 3}]
+
+
 class Bench:
     """Slots, and a store with `work` tasks left per source that prefers sources in alphabetical order."""
 
