@@ -15,7 +15,8 @@ from tests.sim.flow_app import SIGNAL, SIGNALS_TAKEN, FlowEvents, new_flow
 from tests.sim.flow_checks import ENDED, FlowCheck
 from tests.sim.invariants import StoreCheck
 
-_DURABLE = ("stepping", "waiting", "impatient")
+_DURABLE = ("stepping", "waiting", "impatient", "calling")
+_SIGNALLED = ("waiting", "impatient")
 _RECENT = 10
 
 
@@ -99,7 +100,7 @@ class FlowActor:
     async def _add_durable(self, chance: Random) -> str:
         source = chance.choice(_DURABLE)
         handle = await self._tasks[source].enqueue(chance.randrange(1000))
-        if source != "stepping":
+        if source in _SIGNALLED:
             self._world.signalled.append(handle.uuid)
         return str(handle.uuid)
 

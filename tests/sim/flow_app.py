@@ -29,7 +29,8 @@ class FlowEvents:
 
 
 def add_flow_tasks(app: App, events: FlowEvents) -> Tasks:
-    return _add_members(app, events) | _add_durable_tasks(app, events)
+    tasks = _add_members(app, events)
+    return tasks | _add_durable_tasks(app, events) | _add_callers(app, events, tasks)
 
 
 def _add_members(app: App, events: FlowEvents) -> Tasks:  # noqa: C901 -- one function per task
@@ -125,6 +126,21 @@ def _add_durable_tasks(app: App, events: FlowEvents) -> Tasks:
         return payload
 
     tasks: Any = [stepping, waiting, impatient]
+    return {task.name: task for task in tasks}
+
+
+def _add_callers(app: App, events: FlowEvents, members: Any) -> Tasks:
+    @app.task
+    async def calling(number: int) -> int:
+        """Runs a task and a flow as its children."""
+        ctx = current_task()
+        child = await ctx.run(members["unsteady"].s(number))
+        size = await ctx.run(group(members["part"].s(index) for index in range(3)) | members["total"])
+        if (child, size) != (number, 3):
+            events.violated(f"the children of {ctx.uuid} have returned {child} and {size} instead of {number} and 3")
+        return number
+
+    tasks: Any = [calling]
     return {task.name: task for task in tasks}
 
 
