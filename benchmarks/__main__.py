@@ -19,6 +19,7 @@ from benchmarks import (
     redis,
     settle,
     sqlite,
+    streams,
     waiting_tasks,
     worker,
 )
@@ -38,6 +39,7 @@ SUITES = {
     "settle": settle.MEASURES,
     "flows": flow_costs.MEASURES + flow_delays.MEASURES,
     "waiting": waiting_tasks.MEASURES,
+    "streams": streams.MEASURES,
     "worker": worker.MEASURES,
     "drain": [memory.drain, sqlite.sqlite_drain, redis.redis_drain, postgres.postgres_drain],
 }
