@@ -18,6 +18,7 @@ from onthedot.errors import Cancel, Reject, ResultExpired, ResultNotStored, Stor
 from onthedot.model.batch_names import batch_task
 from onthedot.model.failures import NOT_STORED, decode_failure, encode_reason
 from onthedot.model.flow_names import MEMBER_KEEP, MemberUuids, is_start_signal, start_signal
+from onthedot.model.streams import streamed_items
 from onthedot.operations.children import effects_of_cancel, stop_task
 from onthedot.operations.flows import FlowOperations
 from onthedot.operations.streams import with_items
@@ -116,17 +117,16 @@ class FlowTasks:
             page = numbers[start : start + BATCH]
             records = await self._store.get([uuids.of(number) for number in page])
             for number, member in zip(page, records, strict=True):
-                if member is not None:
-                    member = await with_items(self._store, member)
-                data = _stored_result(uuids.of(number), member, collects=inputs.collects)
+                whole = await self._with_items(member)
+                data = _stored_result(uuids.of(number), whole, collects=inputs.collects)
                 found[number] = data
                 size += len(data)
-            if size > MAX_RESULTS:
-                raise Reject(
-                    f"{record.source}: the results of its {len(numbers):,} predecessors take more than "
-                    f"{MAX_RESULTS >> 20} MiB; let it follow them with .after(group), and read them with `async for "
-                    "result in ctx.results()`"
-                )
+                if size > MAX_RESULTS:
+                    raise Reject(
+                        f"{record.source}: the results of its {len(numbers):,} predecessors take more than "
+                        f"{MAX_RESULTS >> 20} MiB; let it follow them with .after(group), and read them with `async "
+                        "for result in ctx.results()`"
+                    )
         return found
 
     async def results(self, record: Record, page: int) -> Sequence[object]:
@@ -135,14 +135,16 @@ class FlowTasks:
             return ()
         numbers = list(islice(_numbers(inputs.after), page * BATCH, (page + 1) * BATCH))
         uuids = MemberUuids(inputs.flow)
-        records = [
-            record and await with_items(self._store, record)
-            for record in await self._store.get([uuids.of(number) for number in numbers])
-        ]
+        records = await self._store.get([uuids.of(number) for number in numbers])
         return [
-            self._value(uuids.of(number), member, collects=inputs.collects)
+            self._value(uuids.of(number), await self._with_items(member), collects=inputs.collects)
             for number, member in zip(numbers, records, strict=True)
         ]
+
+    async def _with_items(self, member: Record | None) -> Record | None:
+        if member is None or streamed_items(member) is None:
+            return member
+        return await with_items(self._store, member)
 
     def _value(self, uuid: str, record: Record | None, *, collects: bool) -> object:
         data = _stored_result(uuid, record, collects=collects)
