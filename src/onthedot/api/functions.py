@@ -74,6 +74,12 @@ class Enqueuer(Generic[P, R]):
         def __getattr__(self, name: str) -> object:
             raise missing_attribute(self, name, FUNCTION)
 
+        def __or__(self, other: object) -> object:
+            raise TypeError(f"{self._definition.name} is a task and no call: write {self._definition.name}.s(…) | …")
+
+        def __ror__(self, other: object) -> object:
+            raise TypeError(f"{other!r} is no call: write f.s(…) | {self._definition.name}, and delay() at the end")
+
     @property
     def definition(self) -> FunctionDefinition | RemoteDefinition:
         """For the packages of this project."""
@@ -147,7 +153,13 @@ class Enqueuer(Generic[P, R]):
             raise ArgumentError(
                 f"{name}.s(…): a call that is not made joins nothing; write {name}.delay(…), or delay_many([…])"
             )
-        self._definition.check_arguments(args, kwargs)
+        try:
+            self._definition.check_arguments(args, kwargs)
+        except ArgumentError as error:
+            if args or kwargs:
+                raise
+            advice = f"the result of a call before it is passed by … | {self._definition.name}, without .s()"
+            raise ArgumentError(f"{error}; {advice}") from None
         return Call(AppFlows(self._portal), self._definition, args, kwargs, self._call_options)
 
     def _new_task(self, call: Mapping[str, Any] | tuple[Any, ...] | Call[R]) -> NewTask:

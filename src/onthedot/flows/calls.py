@@ -21,6 +21,7 @@ from typing import (
 from onthedot.codec.results import read_failure, split_many
 from onthedot.codec.task_failure import TaskFailure
 from onthedot.errors import ArgumentError
+from onthedot.model.familiar_names import CALL, missing_attribute
 from onthedot.model.flow_names import JOIN
 from onthedot.model.options import AddOptions
 
@@ -162,6 +163,11 @@ class Call(Generic[R_co]):
         self.kwargs: Mapping[str, Any] = kwargs
         self.call_options: AddOptions = call_options
         self.relations: Relations = relations
+
+    if not TYPE_CHECKING:  # type checkers refuse the name themselves
+
+        def __getattr__(self, name: str) -> object:
+            raise missing_attribute(self, name, CALL)
 
     @property
     def result(self) -> R_co:
@@ -425,4 +431,9 @@ def _bound(task: Any, *args: Any, **kwargs: Any) -> Call[Any]:
     codec = getattr(definition, "codec", None)
     if codec is not None and not codec.parameters:
         raise ArgumentError(f"{definition.name} takes no argument: write {definition.name}.s()")
-    return cast("Call[Any]", task.s(*args, **kwargs))
+    try:
+        return cast("Call[Any]", task.s(*args, **kwargs))
+    except ArgumentError as error:
+        if type(args[0]) is not Result:
+            raise
+        raise ArgumentError(f"{error}; write ….then({definition.name}, …) with further arguments") from None

@@ -104,13 +104,26 @@ FUNCTION: Mapping[str, str] = {
     "schedule": "write f.options(at=…).delay(…), or @app.task(schedule=…)",
     "send": "write f.delay(…)",
     "send_with_options": "write f.options(…).delay(…)",
-    "si": "write f.s(…)",
+    "si": "write f.s(…): in a | f.s(…) it gets no result",
     "signature": "write f.s(…)",
     "starmap": "write f.delay_many([…])",
     "subtask": "write f.s(…)",
     "update_state": "write current_task().progress(done, total) inside of the task",
 }
 """Attributes of a task function of others."""
+
+CALL: Mapping[str, str] = {
+    "apply_async": "write call.delay(), and options before it: f.options(after=…).s(…)",
+    "clone": "write f.s(…) again: a call is immutable",
+    "get": "write call.delay().result(timeout=…)",
+    "link": "write call | f",
+    "link_error": "write call.on_failure(f)",
+    "on_error": "write call.on_failure(f)",
+    "options": "options come before the arguments: f.options(…).s(…)",
+    "s": "it is a call already: write call | f, or call.delay()",
+    "set": "options come before the arguments: f.options(…).s(…)",
+}
+"""Attributes of a signature of others."""
 
 SCHEDULED: Mapping[str, str] = dict.fromkeys(
     ("apply_async", "delay", "delay_many", "enqueue", "enqueue_many", "options", "s"),

@@ -63,6 +63,11 @@ def _crossed(tasks: Tasks) -> Call[Any]:
 REFUSED: dict[str, tuple[Callable[[Tasks], Any], str]] = {
     "a task without parameters": (lambda t: t.one.s(1) | t.nop, r"nop takes no argument: write nop\.s\(\)"),
     "a missing argument": (lambda t: t.one.s(1) | t.two, "missing a required argument: 'second'"),
+    "a further argument": (lambda t: (t.one.s(1) | t.two).delay(), r"write …\.then\(two, …\) with further arguments"),
+    "a call in place of a task": (
+        lambda t: (t.one.s(1) | t.one.s()).delay(),
+        r"the result of a call before it is passed by … \| one, without \.s\(\)",
+    ),
     "no task": (lambda t: t.one.s(1) | print, "is no task"),
     "a result in a dict": (lambda t: t.one.s({"a": t.one.s(1).result}).delay(), "an element of a list of results"),
     "a result in a tuple": (lambda t: t.one.s((t.one.s(1).result,)).delay(), "an element of a list of results"),
@@ -145,3 +150,18 @@ def test_flow_that_a_task_spawns_has_at_most_a_thousand_tasks(app: App, tasks: T
 
     with app.background():
         assert "adds at most 1,000 tasks in one step" in fan_out.delay().result(timeout=SOON)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        (lambda t: t.one | t.two, r"one is a task and no call: write one\.s\(…\) \| …"),
+        (lambda t: 10 | t.one, r"10 is no call: write f\.s\(…\) \| one, and delay\(\) at the end"),
+        (lambda t: t.one.s(1).options(after=5), r"has no attribute 'options'; .*: f\.options\(…\)\.s\(…\)"),
+        (lambda t: t.one.s(1).link(t.two), r"has no attribute 'link'; write call \| f"),
+        (lambda t: group([t.one.s(1)]).apply_async(), r"'Group' has no attribute 'apply_async'; write call\.delay\(\)"),
+    ],
+)
+def test_mistake_names_what_to_write(tasks: Tasks, mistake: Callable[[Tasks], Any], message: str) -> None:
+    with pytest.raises((TypeError, AttributeError), match=message):
+        mistake(tasks)
