@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from onthedot.model.batch_names import batch_task
 from onthedot.model.flow_names import (
     MAX_MEMBERS,
     MemberUuids,
@@ -56,10 +57,18 @@ async def wait_for_tasks(store: Store, wait: Wait, moment: Callable[[float], str
     living = _Living([each for state in _LIVING async for each in sample(store, _of(flow, state), _MAX_SAMPLE)])
     before = living.raising(name)
     text = f"it waits for {missing:,} of {plural(value, 'task')} of flow {short_id(flow)}"
+    if await _is_batch(store, flow):
+        text = f"it waits for the next of {plural(len(before), 'part')} of its batch"
     parts = _parts(before, moment)
     if parts:
         text += f": {', '.join(parts)}"
     return WaitReason("waiting_tasks", text, tuple(before[:_MAX_SHOWN]), missing, living.blockers(name))
+
+
+async def _is_batch(store: Store, flow: str) -> bool:
+    """Whether the last task of a flow is the coordinator of a batch, which waits for one part after the other."""
+    (record,) = await store.get([flow])
+    return record is not None and batch_task(record.source) is not None
 
 
 def _of(flow: str, state: State) -> dict[str, str]:
