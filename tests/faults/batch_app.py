@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from onthedot import App, BatchPolicy, Dedup, SizeTable, current_task
+from onthedot import App, BatchPolicy, Dedup, Rate, SizeTable, current_task
 from onthedot.batches.coordinator import Coordinator
 from tests.faults.worker_processes import run_forked
 
@@ -48,6 +48,20 @@ async def one_hangs(count: int) -> list[str]:
     if current_task().metadata["subtask_id"].endswith(":2"):
         await asyncio.sleep(3600)
     return [uuid4().hex for _ in range(count)]
+
+
+COST = 800  # tokens of a part
+RATE = 3200  # tokens per second
+BURST = 1600
+
+
+@app.task(
+    batch=BatchPolicy(split=lambda kind, count: [1] * count, top_up=0),
+    limits=[Rate(f"{RATE}/s", name="llm", burst=BURST, cost="tokens")],
+    max_crashes=1000,
+)
+async def costly(count: int, tokens: int = COST) -> list[int]:
+    return [tokens] * count
 
 
 def watched(name: str) -> None:

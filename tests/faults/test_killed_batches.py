@@ -1,4 +1,7 @@
-"""Workers of coordinators and parts are killed: a batch has all its items, and reports every part once."""
+"""Workers of coordinators and parts are killed: a batch has all its items, and reports every part once.
+
+And eight of them share a bucket.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from onthedot import SyncBatch
+from onthedot.model.flow_names import MemberUuids
 from tests.faults import batch_app, scaled
 from tests.faults.server_stores import ServerStore
 from tests.faults.worker_processes import forked_workers, wait_for
-from tests.support.app_access import worker_pids
+from tests.support.app_access import call_store, worker_pids
 
 pytestmark = [
     pytest.mark.fault,
@@ -92,3 +96,21 @@ def test_deadline_is_kept_while_a_part_hangs_and_a_worker_dies(url: str, run_log
     assert info.ended_at is not None
     took = (info.ended_at - info.added_at).total_seconds()
     assert 5 <= took < 5 + 3, "on time, or late by what a busy machine takes for one turn"
+
+
+def test_bucket_with_a_cost_holds_under_eight_processes(url: str, run_log_path: Path) -> None:
+    """By the clock of the store: in no span of time do more tokens start than the bucket gives."""
+    parts = scaled(16, 100)
+    with forked_workers(url, run_log_path, 8, PROGRAM):
+        wait_for(lambda: len(worker_pids(batch_app.app)) == 8, 60)
+        batch = batch_app.app.sync.batch(batch_app.costly, count=parts)
+        assert len(batch.all(timeout=120).items) == parts
+        uuids = [MemberUuids(batch.id).of(index) for index in range(parts)]
+        records = call_store(batch_app.app, lambda store: store.get(uuids))
+    started = sorted(record.history.started or 0 for record in records if record is not None)
+    assert len(started) == parts
+    for first in range(parts):
+        for last in range(first, parts):
+            seconds = (started[last] - started[first] + 1) / 1000  # times are whole milliseconds
+            tokens = (last - first + 1) * batch_app.COST
+            assert tokens <= batch_app.BURST + batch_app.RATE * seconds + 1, "more started than the bucket gives"
