@@ -162,6 +162,6 @@ def test_flow_that_a_task_spawns_has_at_most_a_thousand_tasks(app: App, tasks: T
         (lambda t: group([t.one.s(1)]).apply_async(), r"'Group' has no attribute 'apply_async'; write call\.delay\(\)"),
     ],
 )
-def test_mistake_names_what_to_write(tasks: Tasks, mistake: Callable[[Tasks], Any], message: str) -> None:
+def test_mistake_names_what_to_write(mistake: Callable[[Tasks], Any], message: str) -> None:
     with pytest.raises((TypeError, AttributeError), match=message):
-        mistake(tasks)
+        mistake(Tasks(App("shop", store="memory://")))
