@@ -55,4 +55,6 @@ class HintListener:
             self.handoff.receive(hint.handoff)
             return
         self.slots.hint(hint.sources)
+        if hint.recheck:
+            self.slots.expect_end_of_wait()
         self.wakeup.set()

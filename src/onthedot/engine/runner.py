@@ -279,6 +279,7 @@ class Runner:
             run.ended = True
             if run.record.links is not None:
                 outcome = self._adjusted(run, outcome)
+                self.slots.expect_end_of_wait()
             self.outcomes.add((outcome, run))
         self.wakeup.set()
 

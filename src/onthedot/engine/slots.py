@@ -34,6 +34,7 @@ class Slots:
         self._idle_until: dict[str, float] = {}
         self._hinted: set[str] = set()  # since the last claim was built: its answer may be older than the hint
         self._shares = 0
+        self._wait_over = False  # a task of any source may be ready in the next claim
         self.closed: bool = False  # the worker stops: no claim and no start
         self.refresh()
 
@@ -70,10 +71,11 @@ class Slots:
         idle: defaultdict[str, list[tuple[str, Source]]] = defaultdict(list)
         for name, source in self._active.items():
             active[self._pools[name]].append((name, source))
-        if alarm_due or is_poll:
+        if alarm_due or is_poll or self._wait_over:
             for name, source in self._sources.items():
                 if name not in self._active and (is_poll or name not in self._sources.own_slots):
                     idle[self._pool_of(source)].append((name, source))
+        self._wait_over = False
         pools = [pool for pool in self._totals if active[pool] or idle[pool]]
         return [self._pool(pool, active[pool], idle[pool], is_poll=is_poll) for pool in pools]
 
@@ -148,6 +150,10 @@ class Slots:
             self._active.pop(name, None)
             if wait is not None:
                 self._idle_until[name] = now + wait
+
+    def expect_end_of_wait(self) -> None:
+        """The next turn may end the wait of a task of any source: it settles a member of a flow, or a signal came."""
+        self._wait_over = True
 
     def hint(self, names: Iterable[str]) -> None:
         self._hinted.update(names)

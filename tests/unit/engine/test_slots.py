@@ -193,6 +193,16 @@ def test_alarm_takes_no_slot_from_active_sources() -> None:
     assert [pool.capacity for pool in bench.slots.pools(0, alarm_due=True)] == [{"a": 6}]
 
 
+def test_claim_that_may_end_a_wait_includes_idle_sources_once() -> None:
+    """It settles a member of a flow, or a signal came: the task that waits may be of any source."""
+    bench = Bench([FakeSource(name) for name in "abc"], {"async": 6})
+    bench.fill()  # every source is idle
+    bench.slots.expect_end_of_wait()
+    assert [set(pool.capacity) for pool in bench.slots.pools(0)] == [set("abc")]
+    bench.slots.mark_idle(dict.fromkeys("abc"), 0)
+    assert [pool.capacity for pool in bench.slots.pools(0)] == []
+
+
 def test_poll_includes_all_idle_sources_in_one_claim() -> None:
     """Active sources keep their share."""
     bench = Bench([FakeSource(name) for name in "abcdefgh"], {"async": 2})

@@ -58,6 +58,20 @@ def test_chain_passes_each_result_on(app: App, tasks: Tasks) -> None:
     assert (progress.done, progress.failed, progress.total) == (3, 0, 3)
 
 
+async def test_turn_that_settles_a_link_of_a_chain_claims_the_next(app: App, tasks: Tasks) -> None:
+    """The source of the next link is idle until then."""
+    flow = tasks.increment.s(0)
+    for _ in range(19):
+        flow |= tasks.increment
+    async with app.running():
+        worker = app.runtime.worker
+        assert worker is not None
+        await (await tasks.increment.enqueue(0)).result(SOON)
+        before = worker.turns
+        assert await (await flow.enqueue()).result(SOON) == 20
+        assert worker.turns - before <= 20 + 10, "some turns come from hints and the end"
+
+
 @pytest.mark.parametrize("count", [0, 1, 2, 50])
 def test_group_of_any_size_passes_a_list_in_order(app: App, tasks: Tasks, count: int) -> None:
     @app.task
