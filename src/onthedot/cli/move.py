@@ -28,9 +28,11 @@ from onthedot.supervisor.exit_codes import INTERRUPTED, CommandError
 @click.command()
 @click.option("--from", "source", required=True, metavar="URL", help="The store to move from.")
 @click.option("--to", "to", required=True, metavar="URL", help="The store to move to; it is created if possible.")
-@click.option("--wait", is_flag=True, help="Wait for running tasks, and move those that are requeued.")
+@click.option(
+    "--wait", is_flag=True, help="Wait until running tasks, flows and durable tasks have ended; move what is requeued."
+)
 @click.option("--release", is_flag=True, help="Also move what an earlier, unfinished move has left on either side.")
-@click.option("--dry-run", is_flag=True, help="Only print what would be moved.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be moved; tasks of flows are counted too.")
 @shared("name", "json")
 @click.pass_obj
 def move(options: GlobalOptions, source: str, to: str, wait: bool, release: bool, dry_run: bool) -> None:
@@ -108,16 +110,13 @@ def _report(result: MoveResult, to: str) -> None:
         click.echo(f"{result.cancelled} were cancelled on their way")
     if result.running:
         click.echo(f"{result.running} run and stay; requeued ones are moved by another run, or with --wait")
-    if result.durable:
-        shown = shortened_list(result.durable)
-        click.echo(
-            f"{plural(len(result.durable), 'durable task stays', 'durable tasks stay')}, to finish here: {shown}"
-        )
-    if result.linked:
-        shown = shortened_list(result.linked)
-        click.echo(
-            f"{plural(len(result.linked), 'task of a flow stays', 'tasks of flows stay')}, to finish here: {shown}"
-        )
+    for left, one, many in (
+        (result.durable, "durable task stays", "durable tasks stay"),
+        (result.linked, "task of a flow stays", "tasks of flows stay"),
+    ):
+        if left:
+            stay = plural(len(left), one, many)
+            click.echo(f"{stay}, to finish here (--wait waits): {shortened_list(left)}")
     for uuid, other in result.kept.items():
         click.echo(f"task {uuid} stays: its unique key is that of {other} there")
     if result.arriving:

@@ -83,7 +83,10 @@ class Move:
         self._not_requeued = 0  # in the last attempt
 
     async def run(self, *, wait: bool = False, release: bool = False) -> MoveResult:
-        """wait: for running tasks, and move those that are requeued. release: also what unfinished moves left."""
+        """wait: until what runs and what must finish here has ended, and move tasks that are requeued.
+
+        release: also what unfinished moves left
+        """
         self._release = release
         await self._check_different()
         await self._move_limits()
@@ -93,15 +96,14 @@ class Move:
         if not self._stop():
             self._result.schedules, incoming = await move_schedules(self._source, self._target, release=release)
             await self._move_tasks()
-        while wait and not self._stop() and (number := await self._running()):
+        await self._leave_waiting()
+        while wait and not self._stop() and (number := await self._running() + await self._unfinished()):
             await self._pause(number, "to end there")
             await self._move_tasks()
+            await self._leave_waiting()
         await self._requeue_rest()
         self._result.arriving += len(incoming)
         self._result.running = await self._running()
-        async for waiting in find_pages(self._source, {"state": "waiting"}, _BATCH):
-            for record in waiting:
-                self._leave(record)
         self._result.stopped = self._stop()
         return self._result
 
@@ -162,6 +164,26 @@ class Move:
             if await self._source.notes(uuid, 0, 1, kind):
                 return True
         return False
+
+    async def _leave_waiting(self) -> None:
+        async for waiting in find_pages(self._source, {"state": "waiting"}, _BATCH):
+            for record in waiting:
+                self._leave(record)
+
+    async def _unfinished(self) -> int:
+        """Forget the tasks that were left and have ended. Return how many others do not run now."""
+        unfinished: set[str] = set()
+        pending = 0
+        left = list(self._left)
+        for start in range(0, len(left), _BATCH):
+            for record in await self._source.get(left[start : start + _BATCH]):
+                if record is not None and record.state not in ENDED:
+                    unfinished.add(record.uuid)
+                    pending += record.state != "running"
+        self._left = unfinished
+        self._result.durable = [uuid for uuid in self._result.durable if uuid in unfinished]
+        self._result.linked = [uuid for uuid in self._result.linked if uuid in unfinished]
+        return pending
 
     def _leave(self, record: Record) -> None:
         left = self._result.durable if record.links is None else self._result.linked

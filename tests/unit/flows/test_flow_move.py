@@ -60,6 +60,20 @@ async def test_move_takes_plain_tasks_and_leaves_flows_and_durable_tasks(app: Ap
             assert [await handle for handle in durable] == ["awake"] * 5
 
 
+async def test_move_that_waits_returns_when_flows_and_durable_tasks_have_ended(app: App, flow_store: AppStore) -> None:
+    if flow_store.url.startswith("memory"):
+        pytest.skip("its tasks end with its worker")
+    tasks = Tasks(app)
+    async with app.running():
+        durable = await tasks.sleeper.enqueue(1)
+        flow = await (tasks.same.options(after=1).s(4) | tasks.same).enqueue()
+        result = await Move(app.runtime.store, MemoryStore(ManualClock()), "memory").run(wait=True)
+        assert await durable.done()
+        assert await flow.done()
+        assert (await durable, await flow) == ("awake", 4)
+    assert (result.tasks, result.durable, result.linked, result.running) == (0, [], [], 0)
+
+
 async def _are(handles: list[object], state: str) -> bool:
     return {await handle.state() for handle in handles} == {state}  # type: ignore[attr-defined]
 
@@ -77,7 +91,7 @@ def test_command_names_the_tasks_that_stay(
     result = CliRunner().invoke(main, command, prog_name="onthedot")
     assert result.exit_code == 0, result.output
     assert "moved 1 task, 0 schedules" in result.output
-    assert "2 tasks of flows stay, to finish here: " in result.output
+    assert "2 tasks of flows stay, to finish here (--wait waits): " in result.output
     assert flow.uuid in result.output
     assert plain.state() == "cancelled"
     with app.background():
