@@ -93,7 +93,8 @@ def test_both_kinds_have_the_same_methods() -> None:
         return {n: list(inspect.signature(m).parameters) for n, m in vars(kind).items() if n[0] != "_" and callable(m)}
 
     assert public(TaskHandle) == public(AsyncTaskHandle)
-    assert public(TaskHandle).keys() == {"state", "info", "done", "result", "exception", "cancel", "retry", "signal"}
+    names = {"state", "info", "done", "result", "exception", "cancel", "retry", "signal", "stream"}
+    assert public(TaskHandle).keys() == names
 
 
 def test_handle_in_sync_code_follows_its_task() -> None:

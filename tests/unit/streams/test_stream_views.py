@@ -104,3 +104,4 @@ async def test_stream_is_read_from_other_event_loops() -> None:
         begun.set()
         assert [number async for number in handle] == list(range(5))
         assert await reading == [list(range(5)), list(range(5))]
+    app.shutdown()  # the thread of the portal
