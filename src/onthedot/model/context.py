@@ -139,7 +139,10 @@ class TaskContext(DurableContext):
 
     @property
     def attempt(self) -> int:
-        """Number of this run, from 1. The death of a worker counts, a snooze does not."""
+        """Number of this run, from 1. The death of a worker counts, a snooze does not.
+
+        A retry by an operator counts, too, also of a task that was cancelled before it ran.
+        """
         return self._run.record.attempt
 
     @property
