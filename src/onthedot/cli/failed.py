@@ -10,6 +10,11 @@ from onthedot.cli.options import GlobalOptions, store_command, time_ago
 from onthedot.cli.output import screen, short_ids, write_json
 from onthedot.cli.table import Column, cut, number
 from onthedot.cli.target import with_operations
+from onthedot.model.task import TaskInfo, TaskState
+from onthedot.observability.log_format import clean
+from onthedot.operations import Operations
+from onthedot.operations.failures import FailureGroup
+from onthedot.operations.humanize import short_id
 
 _MAX_ERROR = 400  # characters shown
 
@@ -19,7 +24,12 @@ _MAX_ERROR = 400  # characters shown
 @click.option("--source", help="Of this source.")
 def failed(options: GlobalOptions, since: datetime | None, source: str | None) -> None:
     """Failed tasks, grouped by error: same source, type, line of code, and message up to numbers and names in it."""
-    groups = with_operations(options, lambda operations: operations.failures(since, source))
+
+    async def read(operations: Operations) -> tuple[list[FailureGroup], TaskInfo | None]:
+        found = await operations.failures(since, source)
+        return found, await operations.parent(found[0].example) if found else None
+
+    groups, parent = with_operations(options, read)
     if options.json:
         write_json({"groups": groups})
         return
@@ -38,3 +48,6 @@ def failed(options: GlobalOptions, since: datetime | None, source: str | None) -
     }
     out.table((number("COUNT"), "GROUP", Column("SOURCE", least=8), "LAST", "EXAMPLE"), rows, errors)
     click.echo(f"\nlook:   onthedot task show {examples[0]}\nretry:  onthedot task retry --group {groups[0].group}")
+    if parent is not None and parent.state is TaskState.FAILED:
+        remark = f"{clean(parent.source)} ran it as a child, and has failed, too"
+        click.echo(f"then:   onthedot task retry {short_id(parent.uuid)}  # {remark}")

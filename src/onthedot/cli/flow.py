@@ -34,14 +34,15 @@ def list_flows(options: GlobalOptions, state: str | None, since: datetime | None
         write_json({"flows": flows})
         return
     if not flows:
-        click.echo("no such flow" if state or since else "there are no flows", err=True)
+        none = "there are no flows; onthedot flow show ID of a task shows what it has run as children"
+        click.echo("no such flow" if state or since else none, err=True)
         return
     out = screen(utc=options.utc)
     rows = [
         [uuid, flow.state, flow.source, _progress(flow.progress), str(flow.progress.failed), out.when(flow.added)]
         for uuid, flow in zip(short_ids([flow.uuid for flow in flows]), flows, strict=True)
     ]
-    columns = (Column("ID"), "STATE", Column("LAST TASK", least=8), number("DONE"), number("FAILED"), "ADDED")
+    columns = (Column("ID"), "STATE", Column("LAST TASK", least=8), number("ENDED"), number("FAILED"), "ADDED")
     out.table(columns, rows)
 
 
@@ -56,7 +57,7 @@ def show(options: GlobalOptions, uuid: str, tasks: bool) -> None:
     zone = UTC if options.utc else None
 
     async def read(operations: Operations) -> tuple[FlowDetails, list[TaskInfo]]:
-        whole = await operations.tasks.complete_uuid(uuid)
+        whole = await operations.tasks.complete_uuid(uuid, "flow")
         details = await operations.flow_details(whole, zone)
         return details, await _all_tasks(operations, whole) if tasks else []
 
@@ -84,7 +85,7 @@ def _print_facts(out: Screen, details: FlowDetails) -> None:
         ["uuid", flow.uuid],
         ["last task", flow.source],
         ["state", flow.state],
-        ["done", _progress(flow.progress)],
+        ["progress", _progress_with_failures(flow.progress)],
         ["tasks", states_text(details.states)],
         ["added", out.moment(flow.added)],
     ]
@@ -121,6 +122,11 @@ def _progress(progress: FlowProgress) -> str:
     return f"{progress.done:,} of {progress.total:,}"
 
 
+def _progress_with_failures(progress: FlowProgress) -> str:
+    text = f"{_progress(progress)} ended"
+    return f"{text}, {progress.failed:,} of them without success" if progress.failed else text
+
+
 @store_command()
 @click.argument("uuid")
 @click.option("--reason", default="cancelled", help="Kept with the tasks.")
@@ -128,7 +134,7 @@ def cancel(options: GlobalOptions, uuid: str, reason: str) -> None:
     """Cancel all tasks of a flow, and wait up to 5 s for their ends."""
 
     async def apply(operations: Operations) -> int:
-        return await operations.flows.cancel(await operations.tasks.complete_uuid(uuid), reason)
+        return await operations.flows.cancel(await operations.tasks.complete_uuid(uuid, "flow"), reason)
 
     count = with_operations(options, apply)
     write(f"cancelled {plural(count, 'task')}", {"cancelled": count}, json=options.json)
@@ -143,7 +149,7 @@ def retry(options: GlobalOptions, uuid: str) -> None:
     """
 
     async def apply(operations: Operations) -> tuple[int, str]:
-        whole = await operations.tasks.complete_uuid(uuid)
+        whole = await operations.tasks.complete_uuid(uuid, "flow")
         count = await operations.flows.retry(whole)
         return count, (await operations.get(whole)).state.value
 

@@ -27,23 +27,25 @@ _MAX_TAKERS = 5  # shown
 
 @store_command()
 @click.argument("name")
-@click.argument("payload", nargs=-1, metavar="[K=V | K:=JSON]...")
+@click.argument("values", nargs=-1, metavar="[K=V | K:=JSON]...")
+@click.option("--payload", metavar="JSON", help="Any JSON value as the payload, such as '\"ann\"'; instead of K=V.")
 @click.option("--to", metavar="UUID", help="Only to this task; the last or first characters of its uuid are enough.")
 @click.option("--id", "signal_id", metavar="ID", help="Sending the same id again changes nothing.")
 @click.option("--keep", callback=duration, metavar="TIME", help="How long it is kept: 24h or more, as in 7d. [30d]")
 def send(
-    options: GlobalOptions, /, name: str, payload: tuple[str, ...], to: str | None, signal_id: str | None,
-    keep: float | None,
+    options: GlobalOptions, /, name: str, values: tuple[str, ...], payload: str | None, to: str | None,
+    signal_id: str | None, keep: float | None,
 ) -> None:  # fmt: skip
-    """Send the signal NAME to every task that waits for it, now or later, and say which tasks take it now.
+    """Send the signal NAME to every task that waits for it, now or later, and say which tasks wait for it now.
 
-    K=V passes a string, K:=JSON anything else; both make the payload an object. Without them it is null.
+    K=V passes a string, K:=JSON anything else; both make the payload an object. --payload passes any other value.
+    Without all of them the payload is null. A task whose type= the payload does not fit goes on waiting.
     """
-    values = parse_arguments(payload, {}) or None
+    content = _content(values, payload)
 
     async def work(operations: Operations) -> _Sent:
         whole = None if to is None else await operations.tasks.complete_uuid(to)
-        signal = new_signal(name, values, signal_id, KEEP if keep is None else keep, whole)
+        signal = new_signal(name, content, signal_id, KEEP if keep is None else keep, whole)
         takers = await operations.signals.takers(name, whole)
         is_new = await operations.signals.send(signal)
         return _Sent(is_new, takers, await _advice(operations, name, whole, takers))
@@ -64,8 +66,23 @@ def send(
             click.echo(sent.advice, err=True)
 
 
+def _content(values: tuple[str, ...], payload: str | None) -> object:
+    """The payload: an object of named values, any JSON value, or None."""
+    if payload is None:
+        try:
+            return parse_arguments(values, {}) or None
+        except click.UsageError as error:
+            raise click.UsageError(f"{error.message}; or --payload JSON for a payload that is no object") from None
+    if values:
+        raise click.UsageError("--payload is the whole payload: leave K=V and K:=JSON out")
+    try:
+        return msgspec.json.decode(payload)
+    except msgspec.DecodeError as error:
+        raise click.UsageError(f"{payload!r} is not JSON ({error}); a text has quotes: --payload '\"ann\"'") from None
+
+
 class _Sent(NamedTuple):
-    """is_new: False: its id was kept already. advice: why no task takes it now; "": one does."""
+    """is_new: False: its id was kept already. advice: why no task takes it now; "": one waits, and a worker lives."""
 
     is_new: bool
     takers: Sequence[WaitingTask]
@@ -75,9 +92,9 @@ class _Sent(NamedTuple):
 def _takers_text(takers: Sequence[WaitingTask]) -> str:
     names = [f"{each.source} {short_id(each.uuid)}" for each in takers[:_MAX_TAKERS]]
     if len(takers) == 1:
-        return f"{names[0]} takes it"
+        return f"{names[0]} waits for it"
     more = "" if len(takers) == len(names) else ", …"
-    return f"{len(takers):,} tasks take it: {', '.join(names)}{more}"
+    return f"{len(takers):,} tasks wait for it: {', '.join(names)}{more}"
 
 
 async def _advice(operations: Operations, name: str, to: str | None, takers: Sequence[WaitingTask]) -> str:

@@ -215,7 +215,7 @@ def _json(value: object) -> str:
 def explain(options: GlobalOptions, uuid: str) -> None:
     """Why a task is not running, and when it may; the last or first characters of its uuid are enough.
 
-    By the rules of the claim; the store is not changed.
+    Uses the same rules as workers that pick tasks; the store is not changed.
     """
     zone = UTC if options.utc else None
     found = with_operations(options, lambda operations: _explain(operations, uuid, zone))

@@ -25,6 +25,7 @@ from onthedot.model.saved_steps import (
     SavedUntil,
     TakenSignal,
     from_raw,
+    last_taken,
     read_value,
     saved_value,
     to_raw,
@@ -129,10 +130,7 @@ class Waits:
 
     async def _look(self, names: Sequence[str], kind: Any) -> tuple[tuple[tuple[str, int], ...], _Candidate | None]:
         """The counters to wait for, and the signal with the lowest number that is there already."""
-        last: dict[str, int] = {}
-        for each in self._journal.saved_waits():
-            before = read_value(each, TakenSignal)
-            last[before.counter] = max(last.get(before.counter, 0), before.number)
+        last = last_taken(self._journal.saved_waits())
         uuid = self._run.record.uuid
         counters = [counter for name in names for counter in (shared_signal(name), own_signal(uuid, name))]
         wait: list[tuple[str, int]] = []

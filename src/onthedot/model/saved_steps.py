@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import msgspec
@@ -74,6 +74,15 @@ def saved_value(position: int, value: Struct, after_errors: tuple[str, ...] = ()
 def read_value(step: SavedStep, kind: type[T]) -> T:
     """The struct that a step has saved."""
     return msgspec.json.decode(step.value, type=kind)
+
+
+def last_taken(waits: Iterable[SavedStep]) -> dict[str, int]:
+    """The number of the last signal that a task has taken, by counter. waits: its waits that are over."""
+    last: dict[str, int] = {}
+    for each in waits:
+        taken = read_value(each, TakenSignal)
+        last[taken.counter] = max(last.get(taken.counter, 0), taken.number)
+    return last
 
 
 def until_key(wait_key: str) -> str:

@@ -30,6 +30,21 @@ async def living_children(store: Store, parent: str) -> list[str]:
     ]
 
 
+async def parent_of(store: Store, uuid: str) -> str | None:
+    """The task that has run this one as a child, alone or as part of a flow; None: no kept task has."""
+    child: str | None = uuid
+    if not is_child_flow(uuid):
+        child = await _flow_of(store, uuid)
+    if child is None or not is_child_flow(child):
+        return None
+    return await _flow_of(store, child)  # the last task of a child is listed under its parent
+
+
+async def _flow_of(store: Store, uuid: str) -> str | None:
+    (record,) = await store.get([uuid])
+    return None if record is None or record.links is None else record.links.flow
+
+
 def awaited_child(record: Record) -> str | None:
     """The child that a task waits for; None: it waits for none."""
     wait = record.history.wait

@@ -207,9 +207,8 @@ class _Explainer:
             return [over, *self.missing_worker(over)]
         record = self._record
         until = from_optional_ms(record.history.wait_until)
-        names = awaited_signals(wait)
-        if names:
-            text = await signal_text(self._store, record, names, self._moment)
+        if awaited_signals(wait):
+            text = await signal_text(self._store, record, wait, self._moment)
             return [ExplanationReason("waiting_signal", text, until)]
         found = await wait_for_tasks(self._store, wait, self._moment)
         text = found.text

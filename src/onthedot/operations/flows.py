@@ -23,9 +23,9 @@ class FlowProgress:
     """How far a flow is. Handlers and joins of groups are not counted."""
 
     done: int
-    """How many of its tasks have ended."""
+    """How many of its tasks have ended: succeeded, failed or cancelled."""
     failed: int
-    """How many of these did not succeed."""
+    """How many of these did not succeed: failed or cancelled, also because a task before them did not succeed."""
     total: int
     """How many tasks it has."""
 

@@ -20,7 +20,7 @@ from onthedot.model.task_info import public_state
 from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.events import Observer
 from onthedot.operations.batches import BatchDetails, BatchOperations
-from onthedot.operations.children import effects_of_cancel
+from onthedot.operations.children import effects_of_cancel, parent_of
 from onthedot.operations.explain import Explanation, explain
 from onthedot.operations.failures import FailureGroup, group_failures
 from onthedot.operations.flow_list import FlowDetails, FlowInfo, flow_details, list_flows
@@ -89,6 +89,14 @@ class Operations:
     async def steps(self, uuid: str) -> list[StepInfo]:
         """Return the saved steps of a task, oldest first."""
         return await step_infos(self._store, uuid)
+
+    async def parent(self, uuid: str) -> TaskInfo | None:
+        """Return the task that has run this one as a child, alone or in a flow; None: no kept task has."""
+        parent = await parent_of(self._store, uuid)
+        if parent is None:
+            return None
+        (record,) = await self._store.get([parent])
+        return None if record is None else await self.tasks.get(parent)
 
     async def streamed(self, uuid: str) -> int:
         """Return how many items of a stream are saved; 0 for any other task."""

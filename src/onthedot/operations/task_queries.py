@@ -124,16 +124,19 @@ class TaskQueries:
             raise _not_found(uuid)
         return record
 
-    async def complete_uuid(self, part: str) -> str:
-        """Return the uuid of the only task whose uuid is, begins or ends with this text. For people: code has uuids."""
+    async def complete_uuid(self, part: str, what: str = "task") -> str:
+        """Return the uuid of the only task whose uuid is, begins or ends with this text. For people: code has uuids.
+
+        what: the word for it in the message of TaskNotFound
+        """
         if not possible_uuids((part,)):
-            raise _not_found(part)
+            raise _not_found(part, what)
         (whole,) = await self._store.get((part,))
         if whole is not None:
             return part
         found = [record async for record in self.records({"uuid": part}, limit=2)]
         if not found:
-            raise _not_found(part)
+            raise _not_found(part, what)
         if len(found) > 1:
             raise TaskNotFound(
                 f"{part} is the beginning or end of several uuids, {found[0].uuid} and {found[1].uuid} among them"
@@ -228,8 +231,8 @@ def _public(cursor: str | None) -> str | None:
     return _AFTER + cursor
 
 
-def _not_found(uuid: str) -> TaskNotFound:
-    return TaskNotFound(f"no task {uuid}: never added here, or no longer kept")
+def _not_found(uuid: str, what: str = "task") -> TaskNotFound:
+    return TaskNotFound(f"no {what} {uuid}: never added here, or no longer kept")
 
 
 def _store_filter(where: TaskFilter) -> dict[str, str]:

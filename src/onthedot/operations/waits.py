@@ -16,10 +16,12 @@ from onthedot.model.saved_steps import (
     SavedUntil,
     TakenSignal,
     decode_step,
+    last_taken,
     read_value,
     step_name,
 )
-from onthedot.stores.contract import Note, Record, Store, Wait
+from onthedot.operations.humanize import plural
+from onthedot.stores.contract import MAX_KEPT_SIGNALS, Note, Record, Store, Wait
 
 _PAGE = 1000
 
@@ -95,13 +97,28 @@ def awaited_signals(wait: Wait) -> list[str]:
     return list(dict.fromkeys(name for name in names if name is not None))
 
 
-async def signal_text(store: Store, record: Record, names: Sequence[str], moment: Callable[[float], str]) -> str:
-    """moment: the text of a time."""
-    shown = " or ".join(f'"{name}"' for name in names)
+async def signal_text(store: Store, record: Record, wait: Wait, moment: Callable[[float], str]) -> str:
+    """wait: for signals. moment: the text of a time."""
+    shown = " or ".join(f'"{name}"' for name in awaited_signals(wait))
     text = f"it waits for the signal {shown}"
-    notes = [note for note in await step_notes(store, record.uuid) if note.name.startswith(UNTIL)]
-    if notes:
-        text += f" since {moment(read_value(decode_step(notes[-1].data), SavedUntil).since)}"
+    notes = await step_notes(store, record.uuid)
+    begun = [note for note in notes if note.name.startswith(UNTIL)]
+    if begun:
+        text += f" since {moment(read_value(decode_step(begun[-1].data), SavedUntil).since)}"
     if record.history.wait_until is not None:
         text += f", until {moment(record.history.wait_until)}"
+    if passed := await _passed_over(store, wait, notes):
+        what = plural(passed, "kept signal is", "kept signals are")
+        text += f"; {what} not taken: the payload does not fit the type that the task waits for"
     return text
+
+
+async def _passed_over(store: Store, wait: Wait, notes: Sequence[Note]) -> int:
+    """How many kept signals the task has read and not taken: those before the value that it waits for."""
+    last = last_taken(decode_step(note.data) for note in notes if note.name.startswith(WAIT))
+    count = 0
+    for counter, value in wait.counters:
+        page = await store.signals(counter, last.get(counter, 0), MAX_KEPT_SIGNALS)
+        if page.value < value:  # otherwise one has come since, and a worker's next turn ends the wait
+            count += len(page.signals)
+    return count

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import msgspec
 
+from onthedot import current_task
 from onthedot.codec.task_failure import TaskFailure
 from onthedot.codec.untyped import encode_untyped
 from onthedot.stores.contract import ClaimRequest, Ended, Lease, NewTask, SlotPool
 from onthedot.stores.sqlite import SqliteStore
+from tests.support.waits import SOON
 from tests.unit.cli.conftest import Console
 from tests.unit.operations.error_corpus import errors
 
@@ -56,6 +58,42 @@ def test_failed_shows_one_source(console: Console) -> None:
     (group,) = console.json("failed", "--source", "other", "--since", "1h")["groups"]
     assert (group["source"], group["count"]) == ("other", 2)
     assert console.json("failed", "--source", "nobody")["groups"] == []
+
+
+def test_failed_child_is_retried_before_its_parent(console: Console) -> None:
+    broken = True
+
+    @console.app.task
+    async def price(item: int) -> int:
+        if broken:
+            raise ValueError("no price")
+        return item
+
+    @console.app.task
+    async def double(price: int) -> int:
+        return 2 * price
+
+    @console.app.task
+    async def order() -> int:
+        return await current_task().run(price.s(7) | double)
+
+    handle = order.delay()
+    with console.app.background():
+        assert handle.exception(timeout=SOON) is not None
+    (child,) = console.app.sync.find(source="price")
+    commands = console.do("failed", "--source", "price").splitlines()[-3:]
+    assert commands[0] == f"look:   onthedot task show {child.uuid[-10:]}"
+    parent = f"onthedot task retry {handle.uuid[-10:]}"
+    assert commands[2] == f"then:   {parent}  # order ran it as a child, and has failed, too"
+    assert "then:" not in console.do("failed", "--source", "order")
+    broken = False
+    for line in commands[1:]:
+        command, *_ = line.partition("onthedot ")[2].split("  #")
+        console.do(*command.split(), "--yes")
+    with console.app.background():
+        assert handle.result(timeout=SOON) == 14
+    assert len(console.app.sync.find(source="price")) == 1  # the parent takes the result of the mended child
+    assert "then:" not in console.invoke("failed").output
 
 
 def test_groups_with_the_same_message_show_their_line_of_code(console: Console) -> None:

@@ -52,8 +52,11 @@ def test_flows_are_listed_and_shown(console: Console) -> None:
     assert (listed[failed.uuid]["state"], listed[waiting.uuid]["state"]) == ("failed", "waiting")
     assert listed[failed.uuid]["progress"] == {"done": 5, "failed": 2, "total": 5}
     assert [flow["uuid"] for flow in console.json("flow", "list", "--state", "failed")["flows"]] == [failed.uuid]
-    assert "5 of 5" in console.do("flow", "list")
+    listing = console.do("flow", "list")
+    assert listing.split()[:6] == ["ID", "STATE", "LAST", "TASK", "ENDED", "FAILED"]
+    assert "5 of 5" in listing
     shown = console.do("flow", "show", failed.uuid, "--tasks")
+    assert "progress   5 of 5 ended, 2 of them without success\n" in shown
     assert "1 cancelled, 1 failed, 3 succeeded" in shown
     assert "failed: ValueError: no price" in shown
     assert shown.count("price") >= 4
@@ -61,6 +64,7 @@ def test_flows_are_listed_and_shown(console: Console) -> None:
     text = console.do("flow", "show", waiting.uuid)
     assert "it waits for 4 of 4 tasks of flow" in text
     assert ": no worker is alive; start one: onthedot worker" in text
+    assert "progress   0 of 5 ended\n" in text
     assert "retry:" not in text
     shown = console.json("task", "show", waiting.uuid)
     assert (shown["flow"], shown["waits"][:26]) == (waiting.uuid, "it waits for 4 of 4 tasks ")
@@ -68,6 +72,16 @@ def test_flows_are_listed_and_shown(console: Console) -> None:
     assert f"flow      {waiting.uuid}" in console.do("task", "show", member)
     plain = console.json("task", "show", console.add("greet", name="ann"))
     assert (plain["flow"], plain["waits"]) == (None, "")
+
+
+def test_missing_flow_is_called_a_flow(console: Console) -> None:
+    console.add("greet", name="ann")
+    for command in ("show", "cancel", "retry"):
+        result = console.invoke("flow", command, "nope", code=1)
+        assert result.stderr == "onthedot: no flow nope: never added here, or no longer kept\n"
+    assert console.invoke("flow", "list").stderr == (
+        "there are no flows; onthedot flow show ID of a task shows what it has run as children\n"
+    )
 
 
 def test_flow_is_cancelled_and_retried(console: Console) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from click.testing import CliRunner
 
@@ -39,14 +41,14 @@ def send(console: Console, *arguments: str) -> str:
 
 def test_signal_is_sent_once_and_taken(console: Console, waiting: str) -> None:
     sent = console.invoke("signal", "send", "approved", "by=ann", "level:=3", "--id", "evt-1", "--to", waiting[-8:])
-    assert sent.stdout == f"sent: order {waiting[-10:]} takes it\n"
+    assert sent.stdout == f"sent: order {waiting[-10:]} waits for it\n"
     assert sent.stderr == "no worker is alive to run it: onthedot worker APP starts one\n"
     assert send(console, "by=bob", "--to", waiting) == "kept already\n"
     with console.app.background():
         assert console.app.handle(waiting).result(SOON) == {"by": "ann", "level": 3}
 
 
-def test_signal_send_names_the_tasks_that_take_it(console: Console, waiting: str) -> None:
+def test_signal_send_names_the_tasks_that_wait_for_it(console: Console, waiting: str) -> None:
     def answer(*arguments: str) -> tuple[str, str]:
         result = console.invoke("signal", "send", *arguments)
         return result.stdout, result.stderr
@@ -62,7 +64,7 @@ def test_signal_send_names_the_tasks_that_take_it(console: Console, waiting: str
         others = [console.app.named("order").delay() for _ in range(7)]
         wait_until(lambda: all(each.state() == "waiting" for each in others))
     out, _ = answer("approved")
-    assert out.startswith("sent: 8 tasks take it: order ")
+    assert out.startswith("sent: 8 tasks wait for it: order ")
     assert out.endswith(", …\n")
     assert answer("approved")[1].startswith("no task waits for 'approved' now")  # the first one ends their waits
     later = console.app.named("order").options(after=3600).delay()
@@ -81,6 +83,13 @@ def test_signal_without_words_is_null(console: Console, waiting: str) -> None:
     assert found["payload"] is None
     with console.app.background():
         assert console.app.handle(waiting).result(SOON) is None
+
+
+@pytest.mark.parametrize("payload", ["ann", 3, ["a", None], {"by": "ann"}, None])
+def test_payload_is_any_json_value(console: Console, waiting: str, payload: object) -> None:
+    console.do("signal", "send", "approved", "--payload", json.dumps(payload))
+    with console.app.background():
+        assert console.app.handle(waiting).result(SOON) == payload
 
 
 def test_signal_list_shows_what_is_kept(console: Console, waiting: str) -> None:
@@ -108,7 +117,9 @@ def test_signal_list_shows_waiting_tasks(console: Console, waiting: str) -> None
     ("arguments", "problem"),
     [
         (("",), "the name of a signal"),
-        (("approved", "ann"), "'ann' is no argument"),
+        (("approved", "ann"), "'ann' is no argument; write name=text or name:=json; or --payload JSON"),
+        (("approved", "--payload", "ann"), "'ann' is not JSON"),
+        (("approved", "by=ann", "--payload", "1"), "--payload is the whole payload"),
         (("approved", "--keep", "1h"), "keep must be 24 hours or more"),
         (("approved", "--keep", "soon"), "'soon' is no time"),
         (("approved", "--to", "nothing"), "no task nothing"),

@@ -24,6 +24,12 @@ async def order() -> Any:
 
 
 @app.task
+async def sale() -> int:
+    ctx = current_task()
+    return sum([await ctx.wait_for("paid", type=int) for _ in range(2)])
+
+
+@app.task
 async def snoozer() -> None:
     await current_task().step("charge", list)
     raise Snooze(3600)
@@ -58,6 +64,25 @@ def test_reasons_of_a_durable_task(test: TestApp) -> None:
     handle.signal("approved")
     test.sync.run_until_idle()
     assert app.sync.explain(handle.uuid).reason == "ended"
+
+
+def test_signals_that_do_not_fit_are_named(test: TestApp) -> None:
+    handle = sale.delay()
+    handle.signal("paid", 3)
+    test.sync.run_until_idle()
+    start = 'it waits for the signal "paid" since 2026-01-01 00:00:00 UTC'
+    assert app.sync.explain(handle.uuid).text == start  # the one that it has taken does not count
+    handle.signal("paid", "three")
+    assert app.sync.explain(handle.uuid).reason == "waking"
+    test.sync.run_until_idle()
+    fault = "not taken: the payload does not fit the type that the task waits for"
+    assert app.sync.explain(handle.uuid).text == f"{start}; 1 kept signal is {fault}"
+    app.sync.signal("paid", None)
+    test.sync.run_until_idle()
+    assert app.sync.explain(handle.uuid).text == f"{start}; 2 kept signals are {fault}"
+    handle.signal("paid", 4)
+    test.sync.run_until_idle()
+    assert handle.result(timeout=0) == 7
 
 
 def test_snoozed_task_does_not_sleep(test: TestApp) -> None:
