@@ -150,7 +150,7 @@ class Batch(Generic[T]):
         return await self._portal.run(lambda client: _timed(self._reader.first(client), timeout, self.id), waits=True)
 
     def parts(self, after: int = 0) -> AsyncIterator[Part[T]]:
-        """Yields parts in the order in which they end; then raises the error of a batch that has failed.
+        """Yields parts in the order in which they end; then raises TaskFailed or TaskCancelled, as `all` does.
 
         Args:
             after: The number of the last part that was read; 0: from the first one on.
@@ -269,6 +269,8 @@ class Batches:
     async def freeze(self, task: str) -> None:
         """Accepts no new batches; running ones finish. Within one second ``app.batch`` raises `SourceFrozen`.
 
+        A task has one mode at a time: this ends a degraded mode.
+
         Args:
             task: The name of the task.
         """
@@ -293,6 +295,8 @@ class Batches:
 
     async def degrade(self, task: str) -> None:
         """Makes new batches in one part, by the fallback of the task; without one, by the task itself.
+
+        A task has one mode at a time: this ends a freeze.
 
         Args:
             task: The name of the task.

@@ -13,7 +13,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from onthedot.batches.parts import stored_failure
-from onthedot.batches.policy import BatchPolicy
+from onthedot.batches.policy import MAX_PARTS, BatchPolicy
 from onthedot.batches.progress import BatchState, PlannedPart
 from onthedot.client.lane_router import route_by
 from onthedot.codec.body import NO_HEADERS, Headers, ResultNotEncodable, Undecodable
@@ -132,6 +132,8 @@ class Coordinator:
     async def parts(self) -> AsyncGenerator[StoredPart, None]:
         """Yields the parts that have ended since the last run. Suspends the task until the next one has."""
         state = self._state([read_part(item) for item in await self._stream.items()])
+        if self._run.record.history.earlier:  # only then it can have been retried
+            await self._reopen(state)
         while planned := state.wanted():
             seen = await self._ends()  # before the parts: an end after this raises it, and with it the wait is over
             records = await self._records(planned)
@@ -186,6 +188,19 @@ class Coordinator:
         live = await self._worker.calls.run(lambda: self._worker.store.revive(list(old)))
         self._not_revived |= {index for uuid, index in old.items() if uuid not in live}
         return True
+
+    async def _reopen(self, state: BatchState) -> None:
+        """Finds the parts that were revived together with a batch that had been cancelled.
+
+        Such a batch could not write down that it was over. Its parts show it: they have attempts before a revive.
+        """
+        planned = state.planned()
+        for start in range(0, len(planned), MAX_PARTS):
+            page = planned[start : start + MAX_PARTS]
+            pairs = zip(page, await self._records(page), strict=True)
+            revived = [(part, record) for part, record in pairs if record is not None and record.history.earlier]
+            if revived:
+                state.reopen(part.index for part, record in revived if _runs_again(part, record))
 
     # -- parts that have ended
 
@@ -267,7 +282,7 @@ class Coordinator:
 
     def _time_left(self, state: BatchState) -> int | None:
         """Ms to the deadline; None: there is none. Nobody waits for a batch that is retried later."""
-        if self._request.deadline is None or state.round:
+        if self._request.deadline is None or state.is_retried:
             return None
         return ceil(self._run.record.added + self._request.deadline - self._now())
 
@@ -338,6 +353,12 @@ def _is_old_end(part: PlannedPart, record: Record) -> bool:
     """It failed before the batch was retried, and has not run since."""
     before = part.before
     return before is not None and record.state in ("failed", "cancelled") and record.attempt <= before.attempt
+
+
+def _runs_again(part: PlannedPart, record: Record) -> bool:
+    """It was streamed as failed, and has been revived since."""
+    before = part.before
+    return before is not None and before.error is not None and record.attempt > before.attempt
 
 
 def _by_end(pair: tuple[PlannedPart, Record | None]) -> tuple[int, int]:

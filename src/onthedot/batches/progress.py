@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -24,6 +24,7 @@ class BatchState:
     """The parts of a batch so far, and those that shall run now. Nothing else is remembered between two runs.
 
     earlier: attempts of the coordinator before its last retry
+    is_retried: nobody waits for the batch any more, so it has no deadline
     decode: of results of the task
     """
 
@@ -41,6 +42,8 @@ class BatchState:
         self._earlier = earlier
         self._last: dict[int, StoredPart] = {}
         self._is_closed = False
+        self._reopened: frozenset[int] = frozenset()
+        self.is_retried: bool = False
         self.round: int = 0
         self.selector: Selector = Selector(policy, request.type, None if request.is_list else request.count, warn)
         self.selector.add_existing(request.existing)
@@ -51,21 +54,32 @@ class BatchState:
             is_over = parts[-1].over is not None
             was_retried = is_over and (parts[-1].over or 0) < earlier
             self.round = parts[-1].round + was_retried
+            self.is_retried = self.round > 0
             self._is_closed = is_over and not was_retried
 
     def add(self, part: StoredPart) -> None:
         """A part that is streamed. Its items are not added to the selector, which has taken them."""
         self._last[part.index] = part
+        self._reopened -= {part.index}
+
+    def planned(self) -> list[PlannedPart]:
+        """The parts of the request, and the top-ups that are streamed."""
+        sizes = self._request.sizes
+        planned = [PlannedPart(index, size, self._last.get(index)) for index, size in enumerate(sizes)]
+        extra = sorted(index for index in self._last if index >= len(sizes))
+        return planned + [PlannedPart(index, self._last[index].size, self._last[index]) for index in extra]
+
+    def reopen(self, indexes: Iterable[int]) -> None:
+        """The batch was retried, and these parts, which were streamed as failed, run again."""
+        self.is_retried = True
+        self._reopened |= frozenset(indexes)
 
     def wanted(self) -> list[PlannedPart]:
         """The parts that shall run or have ended, and are not streamed in this round; empty: the batch is over."""
         if self._is_closed:
             return []
-        sizes = self._request.sizes
-        planned = [PlannedPart(index, size, self._last.get(index)) for index, size in enumerate(sizes)]
-        extra = sorted(index for index in self._last if index >= len(sizes))
-        planned += [PlannedPart(index, self._last[index].size, self._last[index]) for index in extra]
-        open_parts = [part for part in planned if self._is_open(part.before)]
+        planned = self.planned()
+        open_parts = [part for part in planned if self._is_open(part)]
         if open_parts:
             return open_parts[: min(self._policy.at_once or MAX_PARTS, MAX_PARTS)]
         return self._top_up(len(planned))
@@ -74,8 +88,11 @@ class BatchState:
         """No more parts are wanted, whatever is missing."""
         self._is_closed = True
 
-    def _is_open(self, before: StoredPart | None) -> bool:
-        return before is None or (before.error is not None and before.round < self.round)
+    def _is_open(self, part: PlannedPart) -> bool:
+        before = part.before
+        if before is None or part.index in self._reopened:
+            return True
+        return before.error is not None and before.round < self.round
 
     def _top_up(self, index: int) -> list[PlannedPart]:
         request = self._request

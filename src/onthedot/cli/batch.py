@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import click
 
 from onthedot.cli.options import GlobalOptions, duration, store_command, time_ago
-from onthedot.cli.output import screen, short_ids, write, write_json
+from onthedot.cli.output import Screen, screen, short_ids, write, write_json
 from onthedot.cli.table import Column, number
 from onthedot.cli.target import with_operations
 from onthedot.errors import suggestion
 from onthedot.observability.log_format import clean
 from onthedot.operations import Operations
-from onthedot.operations.batches import BatchDetails, BatchProgress, PartInfo
+from onthedot.operations.batches import BatchDetails, BatchInfo, BatchMode, BatchProgress, ModeInfo, PartInfo
 from onthedot.operations.humanize import plural
 from onthedot.supervisor.exit_codes import FAILED, TIMEOUT, CommandError
 
+T = TypeVar("T")
+
+_REPLACED: dict[BatchMode, str] = {
+    "": "",
+    "frozen": "; this ended its freeze",
+    "degraded": "; this ended its degraded mode",
+}
 _STATES = ("waiting", "scheduled", "ready", "running", "succeeded", "failed", "cancelled")
 
 
@@ -29,23 +37,34 @@ _STATES = ("waiting", "scheduled", "ready", "running", "succeeded", "failed", "c
 def list_batches(
     options: GlobalOptions, task: str | None, state: str | None, since: datetime | None, limit: int
 ) -> None:
-    """Batches, newest first."""
-    batches = with_operations(options, lambda operations: operations.batches.newest(limit, task, state, since))
+    """Batches, newest first. Tasks that are frozen or degraded have a line below."""
+
+    async def read(operations: Operations) -> tuple[list[BatchInfo], list[ModeInfo]]:
+        modes = [each for each in await operations.batches.modes() if task in (None, each.task)]
+        return await operations.batches.newest(limit, task, state, since), modes
+
+    batches, modes = with_operations(options, read)
     if options.json:
-        write_json({"batches": batches})
+        write_json({"batches": batches, "modes": modes})
         return
-    if not batches:
+    if batches:
+        _print_batches(screen(utc=options.utc), batches)
+    else:
         click.echo("no such batch" if task or state or since else "there are no batches", err=True)
-        return
-    out = screen(utc=options.utc)
+    for each in modes:
+        effect = "it accepts no new batches" if each.mode == "frozen" else "new batches have one part"
+        click.echo(f"{clean(each.task)} is {each.mode}: {effect}")
+
+
+def _print_batches(out: Screen, batches: Sequence[BatchInfo]) -> None:
     rows = [
         [short, each.state, each.task, each.type or "-", _items(each.progress), _parts(each.progress),
-         out.when(each.added)]
+         out.when(each.added), _remark(each)]
         for short, each in zip(short_ids([each.id for each in batches]), batches, strict=True)
     ]  # fmt: skip
     columns = (
         Column("ID"), "STATE", Column("TASK", least=8), Column("TYPE", least=8), number("ITEMS"), number("PARTS"),
-        "ADDED",
+        "ADDED", Column("", least=16),
     )  # fmt: skip
     out.table(columns, rows)
 
@@ -53,11 +72,15 @@ def list_batches(
 @store_command()
 @click.argument("id", metavar="ID")
 def show(options: GlobalOptions, id: str) -> None:  # noqa: A002 - the name in the help
-    """A batch: its items, its parts that have ended, and why it waits."""
+    """A batch: its items, its parts that have ended, and why it waits.
+
+    NUMBER is the place of a part in the order of the ends, from 1. INDEX is its place in the request, from 0; top-ups
+    follow the parts of the request. TASK is the uuid of the part, for `onthedot task show`.
+    """
     zone = UTC if options.utc else None
 
     async def read(operations: Operations) -> BatchDetails:
-        return await operations.batch_details(await operations.tasks.complete_uuid(id), zone)
+        return await operations.batch_details(await operations.batches.complete_id(id), zone)
 
     details = with_operations(options, read)
     if options.json:
@@ -74,15 +97,25 @@ def show(options: GlobalOptions, id: str) -> None:  # noqa: A002 - the name in t
         ["parts", _parts(batch.progress)],
         ["added", out.moment(batch.added)],
     ]
+    if batch.degraded:
+        facts.append(["degraded", "yes: it has one part"])
     if batch.ended is not None:
         facts.append(["ended", out.moment(batch.ended)])
+    if batch.reason:
+        facts.append(["reason", clean(batch.reason)])
     if details.waits:
         facts.append(["waits", details.waits])
     out.table(("", Column("", wrap=True)), facts)
     if details.parts:
         click.echo()
-        rows = [[str(each.number), str(each.index), str(each.items), _outcome(each)] for each in details.parts]
-        out.table((number("NUMBER"), number("INDEX"), number("ITEMS"), Column("REFUSED OR FAILED", least=16)), rows)
+        rows = [
+            [str(each.number), str(each.index), short, str(each.items), _outcome(each)]
+            for short, each in zip(short_ids([each.uuid for each in details.parts]), details.parts, strict=True)
+        ]
+        columns = (
+            number("NUMBER"), number("INDEX"), "TASK", number("ITEMS"), Column("REFUSED OR FAILED", least=16),
+        )  # fmt: skip
+        out.table(columns, rows)
 
 
 @store_command()
@@ -92,7 +125,7 @@ def cancel(options: GlobalOptions, id: str, reason: str) -> None:  # noqa: A002 
     """Cancel a batch and its parts, and wait up to 5 s for their ends."""
 
     async def apply(operations: Operations) -> int:
-        return await operations.batches.cancel(await operations.tasks.complete_uuid(id), reason)
+        return await operations.batches.cancel(await operations.batches.complete_id(id), reason)
 
     count = with_operations(options, apply)
     write(f"cancelled {plural(count, 'task')}", {"cancelled": count}, json=options.json)
@@ -101,10 +134,12 @@ def cancel(options: GlobalOptions, id: str, reason: str) -> None:  # noqa: A002 
 @store_command()
 @click.argument("task")
 def freeze(options: GlobalOptions, task: str) -> None:
-    """Accept no new batches of TASK; running ones finish."""
+    """Accept no new batches of TASK; running ones finish. This ends a degraded mode."""
     before = _apply(options, task, lambda operations: operations.batches.freeze(task))
-    text = f"{task} was frozen already" if before else f"froze {task}: it accepts no new batches"
-    write(text, {"task": task, "mode": "frozen", "before": before}, json=options.json)
+    text = f"froze {task}: it accepts no new batches{_REPLACED[before]}"
+    if before == "frozen":
+        text = f"{task} was frozen already"
+    _write_mode(options, task, text, "frozen", before)
 
 
 @store_command()
@@ -122,19 +157,22 @@ def thaw(options: GlobalOptions, task: str) -> None:
 def drain(options: GlobalOptions, task: str, timeout: float | None) -> None:
     """Freeze TASK, then wait until all its batches have ended."""
     try:
-        _apply(options, task, lambda operations: operations.batches.drain(task, timeout))
+        before = _apply(options, task, lambda operations: operations.batches.drain(task, timeout))
     except TimeoutError as error:
         raise CommandError(str(error), TIMEOUT) from None
-    write(f"drained {task}: it is frozen, and no batch is left", {"drained": task}, json=options.json)
+    replaced = _REPLACED["" if before == "frozen" else before]
+    write(f"drained {task}: it is frozen, and no batch is left{replaced}", {"drained": task}, json=options.json)
 
 
 @store_command()
 @click.argument("task")
 def degrade(options: GlobalOptions, task: str) -> None:
-    """Make new batches of TASK in one part, by its fallback."""
+    """Make new batches of TASK in one part, by its fallback. This ends a freeze."""
     before = _apply(options, task, lambda operations: operations.batches.degrade(task))
-    text = f"{task} was degraded already" if before else f"degraded {task}: new batches have one part"
-    write(text, {"task": task, "mode": "degraded", "before": before}, json=options.json)
+    text = f"degraded {task}: new batches have one part{_REPLACED[before]}"
+    if before == "degraded":
+        text = f"{task} was degraded already"
+    _write_mode(options, task, text, "degraded", before)
 
 
 @store_command()
@@ -146,14 +184,20 @@ def restore(options: GlobalOptions, task: str) -> None:
     write(text, {"task": task, "restored": before}, json=options.json)
 
 
-def _apply(options: GlobalOptions, task: str, change: Callable[[Operations], Awaitable[bool | None]]) -> bool:
+def _write_mode(options: GlobalOptions, task: str, text: str, mode: BatchMode, before: BatchMode) -> None:
+    replaced = "" if before == mode else before
+    answer = {"task": task, "mode": mode, "before": before == mode, "replaced": replaced}
+    write(text, answer, json=options.json)
+
+
+def _apply(options: GlobalOptions, task: str, change: Callable[[Operations], Awaitable[T]]) -> T:
     """Refuse a task without batches: the operator would believe that it is changed."""
 
-    async def apply(operations: Operations) -> bool:
+    async def apply(operations: Operations) -> T:
         known = await operations.batches.tasks()
         if task not in known:
             raise CommandError(f"no task {task!r} with batches here{suggestion(task, known)}", FAILED)
-        return bool(await change(operations))
+        return await change(operations)
 
     return with_operations(options, apply)
 
@@ -167,6 +211,10 @@ def _parts(progress: BatchProgress) -> str:
     return f"{progress.done:,} of {progress.total:,}{failed}"
 
 
+def _remark(batch: BatchInfo) -> str:
+    return " · ".join(filter(None, ["degraded" if batch.degraded else "", clean(batch.reason)]))
+
+
 def _outcome(part: PartInfo) -> str:
-    refused = [f"{count} {reason}" for reason, count in part.refused.items()]
+    refused = [f"{reason}: {count}" for reason, count in part.refused.items()]
     return ", ".join([clean(each) for each in [*refused, part.error] if each]) or "-"

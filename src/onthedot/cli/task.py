@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from onthedot.cli.output import Screen, screen, short_ids, write_json
 from onthedot.cli.table import Column, cut, number
 from onthedot.cli.target import with_operations
 from onthedot.codec.plain_json import json_value
+from onthedot.model.batch_names import batch_task
 from onthedot.model.task import TaskInfo, TaskState
 from onthedot.observability.log_format import clean, clean_lines
 from onthedot.operations import Operations
@@ -118,10 +119,17 @@ def _remark(out: Screen, info: TaskInfo) -> str:
     if info.error:
         text = f"{info.error.type}: {info.error.message}"
     else:
-        text = info.reason or info.label or ", ".join(f"{name}={value!r}" for name, value in info.args.items())
+        text = info.reason or info.label or ", ".join(f"{name}={value!r}" for name, value in _args(info).items())
     if info.state is TaskState.SCHEDULED:
         text = f"due {out.when(info.schedule_at)}{suffix(' · ', text)}"
     return cut(text, _MAX_REMARK)
+
+
+def _args(info: TaskInfo) -> Mapping[str, object]:
+    """Of a batch what was asked for: the rest of its arguments is about the way it is stored."""
+    if batch_task(info.source) is None or "count" not in info.args:
+        return info.args
+    return {name: info.args[name] for name in ("type", "count") if name in info.args}
 
 
 @store_command()
@@ -141,7 +149,7 @@ def show(options: GlobalOptions, uuid: str) -> None:
     )
     facts: list[tuple[str, object]] = [
         ("uuid", info.uuid), ("source", info.source), ("state", info.state.value),
-        ("", "cancel wanted" if info.cancel_wanted else ""), ("label", info.label), ("args", _json(info.args)),
+        ("", "cancel wanted" if info.cancel_wanted else ""), ("label", info.label), ("args", _json(_args(info))),
         ("attempt", attempts), ("priority", info.priority), ("added", _moment(out, info.added_at)),
         ("due", _moment(out, info.schedule_at)), ("started", _moment(out, info.started_at)),
         ("ended", _moment(out, info.ended_at)), ("took", _took(info)),

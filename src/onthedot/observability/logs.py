@@ -16,6 +16,7 @@ from onthedot.clock.system import SystemClock
 from onthedot.codec.body import Undecodable
 from onthedot.codec.task_failure import TaskFailure
 from onthedot.errors import StoreError
+from onthedot.model.batch_names import batch_task
 from onthedot.model.counter_names import signal_name
 from onthedot.model.failures import ExcInfo, decode_failure, error_message, is_a, printable_exc_info
 from onthedot.model.flow_names import counter_flow
@@ -184,6 +185,8 @@ class LogObserver(Observer):
 
     def _suspended(self, outcome: Requeued | Suspended, record: Record) -> None:
         if isinstance(outcome, Suspended):
+            if batch_task(record.source) is not None:
+                return  # it waits after each of its parts, and these have lines
             if self._task_lines.admit("wait", record.source, 1):
                 self._waits(outcome.wait, record)
         elif outcome.reset_crashes and self._task_lines.admit("sleep", record.source, 1):

@@ -17,6 +17,8 @@ from onthedot.clock.protocol import Clock
 from onthedot.codec.body import Undecodable
 from onthedot.errors import TaskNotFound
 from onthedot.model.batch_names import batch_task, coordinator_source
+from onthedot.model.failures import decode_failure
+from onthedot.model.flow_names import MemberUuids
 from onthedot.model.stored_batches import (
     BatchRequest,
     StoredPart,
@@ -28,6 +30,7 @@ from onthedot.model.stored_batches import (
 from onthedot.model.task_info import public_state
 from onthedot.operations.explain import explain
 from onthedot.operations.flows import FlowOperations
+from onthedot.operations.humanize import plural
 from onthedot.operations.streams import item_reader, read_stream
 from onthedot.operations.task_queries import TaskQueries
 from onthedot.operations.workers import live_workers
@@ -67,14 +70,24 @@ class BatchInfo:
     progress: BatchProgress
     added: datetime
     ended: datetime | None = None
+    degraded: bool = False
+    """It has one part, because its task was degraded when it was added."""
+    reason: str = ""
+    """Why it was cancelled or has failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartInfo:
-    """A part that has ended. number: in the order of the ends, from 1."""
+    """A part that has ended.
+
+    number: in the order of the ends, from 1
+    index: in the order of the request, from 0; top-ups follow
+    uuid: of its task
+    """
 
     number: int
     index: int
+    uuid: str
     items: int
     refused: Mapping[str, int]
     error: str
@@ -145,7 +158,8 @@ class BatchOperations:
         if record.history.ended is None:
             waits = (await explain(self._store, record, now, zone)).text
         parts = await read_parts(self._store, batch)
-        infos = tuple(_part_info(number, part) for number, part in enumerate(parts, 1))
+        uuids = MemberUuids(batch)
+        infos = tuple(_part_info(number, part, uuids.of(part.index)) for number, part in enumerate(parts, 1))
         return BatchDetails(_batch_info(record, parts), infos, waits)
 
     async def progress(self, batch: str) -> BatchProgress:
@@ -155,10 +169,14 @@ class BatchOperations:
 
     async def record(self, batch: str) -> Record:
         """Return the coordinator. Raises TaskNotFound."""
-        record = await self._queries.record(batch)
+        record = await self._queries.record(batch, "batch")
         if batch_task(record.source) is None:
             raise TaskNotFound(f"{batch} is a task of {record.source} and no batch")
         return record
+
+    async def complete_id(self, part: str) -> str:
+        """Return the id of the only task whose uuid is, begins or ends with this text. Raises TaskNotFound."""
+        return await self._queries.complete_uuid(part, "batch")
 
     async def cancel(self, batch: str, reason: str = "cancelled") -> int:
         """Cancel the batch and its parts, in passes until nothing lives or 5 s are over. Return how many lived."""
@@ -202,12 +220,12 @@ class BatchOperations:
         """Return whether new batches of a task are refused ("frozen") or run in one part ("degraded")."""
         return (await self._limit(task)).mode
 
-    async def freeze(self, task: str) -> bool:
-        """Accept no new batches of a task; running ones finish. Return whether that was so before."""
+    async def freeze(self, task: str) -> BatchMode:
+        """Accept no new batches of a task; running ones finish. Return its mode before, which this replaces."""
         return await self._set_mode(task, "frozen")
 
-    async def degrade(self, task: str) -> bool:
-        """Run new batches of a task in one part, by its fallback. Return whether that was so before."""
+    async def degrade(self, task: str) -> BatchMode:
+        """Run new batches of a task in one part, by its fallback. Return its mode before, which this replaces."""
         return await self._set_mode(task, "degraded")
 
     async def thaw(self, task: str) -> bool:
@@ -218,9 +236,12 @@ class BatchOperations:
         """Split new batches again. Return whether the task was degraded."""
         return await self._end_mode(task, "degraded")
 
-    async def drain(self, task: str, timeout: float | None = None) -> None:
-        """Freeze a task, then wait until all its batches have ended. Raises TimeoutError; it stays frozen."""
-        await self.freeze(task)
+    async def drain(self, task: str, timeout: float | None = None) -> BatchMode:
+        """Freeze a task, then wait until all its batches have ended. Return its mode before.
+
+        Raises TimeoutError; it stays frozen.
+        """
+        before = await self.freeze(task)
         source = coordinator_source(task)
         left = 0
         try:
@@ -231,18 +252,19 @@ class BatchOperations:
         except TimeoutError:
             left = left or await self._live(source)
             raise TimeoutError(
-                f"{task} has {left} batches that have not ended after {timeout:g} s; it stays frozen, so that you can "
-                "drain it again, or thaw it"
+                f"{task} has {plural(left, 'batch that has', 'batches that have')} not ended after {timeout:g} s; it "
+                "stays frozen, so that you can drain it again, or thaw it"
             ) from None
+        return before
 
     async def _live(self, source: str) -> int:
         tally = await self._store.tally()
         return sum(tally.get((source, state), 0) for state in _LIVE)
 
-    async def _set_mode(self, task: str, mode: BatchMode) -> bool:
+    async def _set_mode(self, task: str, mode: BatchMode) -> BatchMode:
         current = await self._limit(task)
         await self._store.put_limits([replace(current, mode=mode)])
-        return current.mode == mode
+        return current.mode
 
     async def _end_mode(self, task: str, mode: BatchMode) -> bool:
         current = await self._limit(task)
@@ -277,7 +299,16 @@ def _batch_info(record: Record, parts: Sequence[StoredPart]) -> BatchInfo:
         _progress(request, parts),
         from_ms(record.added),
         from_optional_ms(record.history.ended),
+        request.degraded,
+        _reason(record),
     )
+
+
+def _reason(record: Record) -> str:
+    failure = decode_failure(record.history.error)
+    if failure is None or record.state not in ("failed", "cancelled"):
+        return ""
+    return f"{failure.type}: {failure.message}" if failure.type else failure.message
 
 
 def _progress(request: BatchRequest, parts: Sequence[StoredPart]) -> BatchProgress:
@@ -285,8 +316,8 @@ def _progress(request: BatchRequest, parts: Sequence[StoredPart]) -> BatchProgre
     return BatchProgress(counts.done, counts.failed, counts.total, counts.items, request.count)
 
 
-def _part_info(number: int, part: StoredPart) -> PartInfo:
+def _part_info(number: int, part: StoredPart, uuid: str) -> PartInfo:
     error = ""
     if part.error is not None:
         error = f"{part.error.type}: {part.error.message}" if part.error.type else part.error.message
-    return PartInfo(number, part.index, count_items(part), part.refused, error, from_optional_ms(part.ended))
+    return PartInfo(number, part.index, uuid, count_items(part), part.refused, error, from_optional_ms(part.ended))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
+from onthedot.model.batch_names import batch_task
 from onthedot.model.flow_names import counter_flow, is_start_signal
 from onthedot.stores.contract import BATCH, NewSignal, Record, Store
 
@@ -12,10 +13,12 @@ async def revive_flow(store: Store, ended: Sequence[Record]) -> int:
     """Run failed and cancelled tasks of a flow again. Return how many left an ended state.
 
     Failed ones first, and predecessors before the tasks that follow them: so a task finds its counter below the value,
-    and waits.
+    and waits. The coordinator of a batch is last: it would take its cancelled parts for parts that have just ended.
     """
     await _start_again(store, ended)
-    ordered = sorted(ended, key=lambda record: (record.state != "failed", record.seq))
+    ordered = sorted(
+        ended, key=lambda record: (batch_task(record.source) is not None, record.state != "failed", record.seq)
+    )
     return await _revive(store, [record.uuid for record in ordered])
 
 

@@ -116,6 +116,11 @@ class FlowOperations:
         ended = [record async for record in self.members(flow) if record.state in ("failed", "cancelled")]
         return await revive_flow(self._store, ended)
 
+    async def retry_parts(self, batch: str) -> None:
+        """Run the parts of a batch again that did not succeed, before its coordinator runs again."""
+        ended = [record async for record in self.members(batch) if record.state in ("failed", "cancelled")]
+        await revive_flow(self._store, [record for record in ended if record.uuid != batch])
+
     async def retry_dependants(self, revived: Sequence[Record]) -> int:
         """Run what was cancelled because of these tasks, which run again. Return how many tasks that were."""
         return await revive_dependants(self._store, self._cancelled, revived)

@@ -12,6 +12,7 @@ from typing import Unpack
 from onthedot.clock.epoch import to_optional_ms
 from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
+from onthedot.model.batch_names import batch_task
 from onthedot.model.failures import decode_moved_to, encode_reason
 from onthedot.model.flow_names import MEMBER_KEEP
 from onthedot.model.stored_keys import stored_text
@@ -150,12 +151,16 @@ class Operations:
     async def retry(self, *uuids: str) -> Sequence[str]:
         """Run failed and cancelled tasks again, under their uuids. Return those that are alive now.
 
-        Tasks of a flow that were cancelled because of these, and of no others, run again after them. A task that was
-        moved to another store is left out: it would run in both.
+        Tasks of a flow that were cancelled because of these, and of no others, run again after them; so do the parts of
+        a batch that did not succeed. A task that was moved to another store is left out: it would run in both.
         """
         uuids = possible_uuids(uuids)
         found = [record for record in await self._store.get(uuids) if record is not None]
         moved = {record.uuid for record in found if decode_moved_to(record)}
+        for record in found:
+            is_over = record.state in ("failed", "cancelled") and record.uuid not in moved
+            if is_over and batch_task(record.source) is not None:
+                await self.flows.retry_parts(record.uuid)
         living = await self._store.revive([uuid for uuid in uuids if uuid not in moved])
         members = [record for record in found if record.links is not None and record.uuid in living]
         if members:

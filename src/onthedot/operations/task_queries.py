@@ -115,13 +115,13 @@ class TaskQueries:
     def _info(self, record: Record, notes: Sequence[Note] = ()) -> TaskInfo:
         return task_info(record, notes, self._result_decoder(record.source))
 
-    async def record(self, uuid: str) -> Record:
-        """Return a task by its whole uuid. Raises TaskNotFound."""
+    async def record(self, uuid: str, what: str = "task") -> Record:
+        """Return a task by its whole uuid. Raises TaskNotFound. what: as in `complete_uuid`."""
         if not possible_uuids((uuid,)):
-            raise _not_found(uuid)
+            raise _not_found(uuid, what)
         (record,) = await self._store.get((uuid,))
         if record is None:
-            raise _not_found(uuid)
+            raise _not_found(uuid, what)
         return record
 
     async def complete_uuid(self, part: str, what: str = "task") -> str:

@@ -51,6 +51,7 @@ class NameTasks:
         @app.task(batch=BatchPolicy())
         async def double(items: list[int]) -> list[int]:
             index = self._begin()
+            await self._pass_gate(index)
             if index in self.fails:
                 raise ValueError(f"no part {index}")
             return [item * 2 for item in items]
@@ -64,14 +65,17 @@ class NameTasks:
         self.runs.append(part)
         return int(part.rpartition(":")[2])
 
+    async def _pass_gate(self, index: int) -> None:
+        if self.gate is not None and (self.gated is None or index in self.gated):
+            await self.gate.wait()
+
     async def _make(self, count: int) -> list[Name]:
         index = self._begin()
         self.sizes.append(count)
         self.live += 1
         self.most_live = max(self.most_live, self.live)
         try:
-            if self.gate is not None and (self.gated is None or index in self.gated):
-                await self.gate.wait()
+            await self._pass_gate(index)
             await asyncio.sleep(0)
             if index in self.fails:
                 raise ValueError(f"no part {index}")

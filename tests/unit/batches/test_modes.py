@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from onthedot import App, BatchPolicy, SizeTable, SourceFrozen, StoreFull, TaskCancelled, TaskFailed
+from onthedot import App, Batch, BatchPolicy, SizeTable, SourceFrozen, StoreFull, TaskCancelled, TaskFailed
 from onthedot.model.flow_names import MemberUuids
 from onthedot.operations import batches as operations
 from onthedot.stores.contract import Limit
@@ -48,7 +49,7 @@ async def test_drain_waits_for_the_last_batch_and_times_out(app: App, tasks: Nam
     async with app.running():
         batch = await app.batch(tasks.names, count=5, type="item")
         await until(lambda: tasks.runs)
-        with pytest.raises(TimeoutError, match="names has 1 batches that have not ended"):
+        with pytest.raises(TimeoutError, match="names has 1 batch that has not ended"):
             await app.batches.drain("names", timeout=0.2)
         assert await app.batches.mode("names") == "frozen"
         draining = asyncio.create_task(app.batches.drain("names", timeout=SOON))
@@ -150,7 +151,8 @@ async def test_deadline_without_any_item_fails_and_can_be_retried(app: App, task
         assert len((await batch.all(SOON)).items) == 5
 
 
-async def test_cancelled_batch_can_be_retried(app: App, tasks: NameTasks) -> None:
+@pytest.mark.parametrize("by", ["task", "flow"])
+async def test_cancelled_batch_can_be_retried(app: App, tasks: NameTasks, by: str) -> None:
     tasks.gate = asyncio.Event()
     async with app.running():
         batch = await app.batch(tasks.names, count=50, type="character_name")
@@ -159,8 +161,60 @@ async def test_cancelled_batch_can_be_retried(app: App, tasks: NameTasks) -> Non
         with pytest.raises(TaskCancelled):
             await batch.all(SOON)
         tasks.gate.set()
-        await app.aflow(batch.id).retry()
-        assert len((await batch.all(SOON)).items) == 50
+        await _retry(app, batch.id, by)
+        result = await batch.all(SOON)
+    assert (len(result.items), result.failed_parts, result.short_by) == (50, 0, 0)
+    assert len(tasks.runs) == 6, "a part ran more than once after the retry, or was topped up"
+
+
+async def _retry(app: App, batch: str, by: str) -> None:
+    if by == "task":
+        assert await app.retry(batch) == [batch]
+    else:
+        assert await app.aflow(batch).retry() == 4
+
+
+@pytest.mark.parametrize("by", ["task", "flow"])
+async def test_retry_of_a_cancelled_list_runs_the_slices_that_failed_before_it(
+    app: App, tasks: NameTasks, by: str
+) -> None:
+    tasks.gate = asyncio.Event()
+    tasks.gated = {1, 2}
+    tasks.fails = {0}
+    async with app.running():
+        batch = await app.batch(tasks.double, items=[1, 2, 3, 4, 5, 6, 7, 8], size=2)
+        await until(lambda: _parts_done(batch, 2))  # parts 0, which failed, and 3
+        await until(lambda: len(tasks.runs) == 4)
+        await batch.cancel()
+        tasks.gate.set()
+        tasks.fails = set()
+        await _retry(app, batch.id, by)
+        result = await batch.all(SOON)
+        numbers = [part.number async for part in batch.parts()]
+    assert sorted(result.items) == [2, 4, 6, 8, 10, 12, 14, 16]
+    assert result.failed_parts == 0
+    assert numbers == [1, 2, 3, 4, 5], "part 0 is reported again, and the others once"
+    assert sorted(run.rpartition(":")[2] for run in tasks.runs) == ["0", "0", "1", "1", "2", "2", "3"]
+
+
+async def _parts_done(batch: Batch[int], count: int) -> bool:
+    return (await batch.progress()).done == count
+
+
+@pytest.mark.parametrize("flow_store", ["memory"], indirect=True)
+async def test_retry_of_a_cancelled_batch_has_no_deadline(app: App, tasks: NameTasks) -> None:
+    tasks.gate = asyncio.Event()
+    async with app.running():
+        batch = await app.batch(tasks.names, count=5, type="item", deadline=3)
+        await until(lambda: tasks.runs)
+        await batch.cancel()
+        over = (await app.get(batch.id)).added_at + timedelta(seconds=3)
+        await until(lambda: datetime.now(UTC) > over)
+        await app.retry(batch.id)
+        await until(lambda: len(tasks.runs) == 2)
+        tasks.gate.set()
+        result = await batch.all(SOON)
+    assert (len(result.items), result.failed_parts) == (5, 0)
 
 
 @pytest.mark.parametrize("flow_store", ["sqlite", "redis", "postgres"], indirect=True)

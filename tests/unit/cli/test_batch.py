@@ -47,7 +47,7 @@ def test_batch_show_lists_parts_in_the_order_of_their_ends(console: Console, bat
     text = console.do("batch", "show", batch.id)
     assert "50 of 50" in text
     assert "ValueError: no part 1" in text
-    assert "10 surplus" in text
+    assert "surplus: 10" in text
 
 
 def test_batch_show_says_what_a_live_batch_waits_for(console: Console, tasks: NameTasks) -> None:
@@ -61,6 +61,62 @@ def test_batch_show_says_what_a_live_batch_waits_for(console: Console, tasks: Na
         assert console.do("batch", "cancel", batch.id, "--reason", "not needed") == "cancelled 2 tasks\n"
         assert console.state(batch.id) == "cancelled"
     assert console.do("batch", "cancel", batch.id) == "cancelled 0 tasks\n"
+    assert "not needed" in console.do("batch", "show", batch.id)
+    assert console.do("batch", "list").rstrip().endswith("not needed")
+
+
+def test_batch_show_names_the_tasks_of_parts(console: Console, batch: SyncBatch[Name]) -> None:
+    parts = console.json("batch", "show", batch.id)["batch"]["parts"]
+    for part in parts:
+        task = console.json("task", "show", part["uuid"])
+        assert task["metadata"]["subtask_id"] == f"{batch.id}:character_name:{part['index']}"
+    head, *rows = console.do("batch", "show", batch.id).split("\n\n")[1].splitlines()
+    assert head.split()[:4] == ["NUMBER", "INDEX", "TASK", "ITEMS"]
+    for part, row in zip(parts, rows, strict=True):
+        assert part["uuid"].endswith(row.split()[2])
+
+
+def test_degraded_batch_is_marked(console: Console, tasks: NameTasks) -> None:
+    console.app.sync.batches.degrade("names")
+    with console.app.background():
+        batch = console.app.sync.batch(tasks.names, count=5, type="item")
+        batch.all(SOON)
+    assert "degraded" in console.do("batch", "show", batch.id)
+    _, row, mode = console.do("batch", "list").splitlines()
+    assert row.rstrip().endswith("degraded")
+    assert mode == "names is degraded: new batches have one part"
+    assert console.json("batch", "list")["batches"][0]["degraded"]
+
+
+def test_batch_list_names_frozen_tasks(console: Console, batch: SyncBatch[Name]) -> None:
+    console.do("batch", "freeze", "names")
+    assert console.do("batch", "list").splitlines()[-1] == "names is frozen: it accepts no new batches"
+    assert console.json("batch", "list", "--task", "names")["modes"] == [{"task": "names", "mode": "frozen", "live": 0}]
+    assert console.json("batch", "list", "--task", "others")["modes"] == []
+
+
+@pytest.mark.parametrize("verb", ["show", "cancel"])
+def test_unknown_id_is_no_batch(console: Console, batch: SyncBatch[Name], verb: str) -> None:
+    assert "no batch nope: " in console.do("batch", verb, "nope", code=1)
+
+
+def test_task_list_shows_what_a_batch_was_asked_for(console: Console, batch: SyncBatch[Name]) -> None:
+    line = console.do("task", "list", "--source", "names:batch").splitlines()[-1]
+    assert line.rstrip().endswith("type='character_name', count=50")
+    text = console.do("task", "show", batch.id)
+    assert '{"type":"character_name","count":50}' in text
+    assert "digest" in console.json("task", "show", batch.id)["args"]
+
+
+def test_task_retry_runs_the_parts_of_a_cancelled_batch(console: Console, tasks: NameTasks) -> None:
+    tasks.gate = asyncio.Event()
+    with console.app.background():
+        batch = console.app.sync.batch(tasks.names, count=5, type="item")
+        wait_until(lambda: tasks.runs)
+        batch.cancel()
+        tasks.gate = None
+        assert console.do("task", "retry", batch.id) == "retried 1 of 1\n"
+        assert len(batch.all(SOON).items) == 5
 
 
 def test_flow_list_has_no_batches(console: Console, batch: SyncBatch[Name]) -> None:
@@ -73,9 +129,29 @@ def test_modes_are_set_and_ended(console: Console, batch: SyncBatch[Name]) -> No
     assert console.do("batch", "thaw", "names") == "thawed names: it accepts batches\n"
     assert console.do("batch", "thaw", "names") == "names was not frozen\n"
     assert console.do("batch", "degrade", "names") == "degraded names: new batches have one part\n"
-    assert console.json("batch", "degrade", "names") == {"task": "names", "mode": "degraded", "before": True}
+    assert console.json("batch", "degrade", "names") == {
+        "task": "names", "mode": "degraded", "before": True, "replaced": "",
+    }  # fmt: skip
     assert console.do("batch", "restore", "names") == "restored names: new batches are split\n"
     assert console.do("batch", "restore", "names") == "names was not degraded\n"
+
+
+def test_new_mode_names_the_one_that_it_ends(console: Console, batch: SyncBatch[Name]) -> None:
+    console.do("batch", "freeze", "names")
+    assert console.do("batch", "degrade", "names") == (
+        "degraded names: new batches have one part; this ended its freeze\n"
+    )
+    assert console.json("batch", "freeze", "names") == {
+        "task": "names", "mode": "frozen", "before": False, "replaced": "degraded",
+    }  # fmt: skip
+    console.do("batch", "degrade", "names")
+    assert console.do("batch", "freeze", "names") == (
+        "froze names: it accepts no new batches; this ended its degraded mode\n"
+    )
+    console.do("batch", "degrade", "names")
+    assert console.do("batch", "drain", "names") == (
+        "drained names: it is frozen, and no batch is left; this ended its degraded mode\n"
+    )
 
 
 def test_drain_ends_with_124_while_a_batch_lives(console: Console, tasks: NameTasks) -> None:
@@ -83,7 +159,7 @@ def test_drain_ends_with_124_while_a_batch_lives(console: Console, tasks: NameTa
     with console.app.background():
         batch = console.app.sync.batch(tasks.names, count=5, type="item")
         wait_until(lambda: tasks.runs)
-        assert "names has 1 batches that have not ended" in console.do(
+        assert "names has 1 batch that has not ended" in console.do(
             "batch", "drain", "names", "--timeout", "1s", code=124
         )
         batch.cancel()

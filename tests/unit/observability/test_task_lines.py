@@ -147,6 +147,18 @@ async def test_sleeps_and_waits_have_lines_and_share_one(logs: LogObserver, capl
     assert caplog.messages[-1] == "[wait] 13 more tasks from send"
 
 
+async def test_batch_has_no_line_for_the_wait_after_each_part(
+    logs: LogObserver, caplog: pytest.LogCaptureFixture
+) -> None:
+    def waiting(lease: Lease) -> Outcome:
+        return Suspended(lease, Wait((("c1", 1),)))
+
+    settle(logs, [1.0], "names:batch", waiting)
+    assert caplog.messages == []
+    settle(logs, [1.0], "names", waiting)
+    assert len(caplog.messages) == 1
+
+
 def test_summary_comes_with_the_next_line_where_no_event_loop_runs(
     logs: LogObserver, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
