@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-SOON = 20.0  # seconds; enough for every condition, also on a busy machine
+SOON = 40.0  # seconds; enough for every condition, also on a busy machine; below the poll interval of tests about hints
 LONG = 30.0  # seconds; longer than any test, no test waits for its end
 _WITHOUT_PAUSE = 50  # checks without a pause: enough for what needs only the event loop
 

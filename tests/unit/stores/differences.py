@@ -135,7 +135,7 @@ async def clock(tried: Tried) -> str:
     return "the machine's clock" if store.traits.lease_ms is None else "the server's clock"
 
 
-@row("`onthedot schema print | install | check`")
+@row("`onthedot schema print`, `install`, `check`")
 async def schema(tried: Tried) -> str:
     printed = CliRunner().invoke(command_line, ["schema", "print", "--store", tried.url])
     return "yes" if printed.exit_code == 0 else "refused: no schema"

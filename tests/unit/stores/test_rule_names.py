@@ -11,7 +11,7 @@ from tests.support.source_files import SOURCE
 STORES = SOURCE / "stores"
 DEFINITIONS = {
     "Python": ("rules/*.py", r"^ *def _?(\w+)"),
-    "Lua": ("redis/lua/**/*.lua", r"function (?:M\.)?(\w+)"),
+    "Lua": ("redis/lua/**/*.lua", r"(?:function |^local )(\w+)(?:\(| = \(function)"),
     "PL/pgSQL": ("postgres/functions/*.sql", r"FUNCTION (\w+)_v\d"),
 }
 RULES = (
