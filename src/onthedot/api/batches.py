@@ -12,7 +12,7 @@ from onthedot.api.stream_entries import AsyncEntries, StreamSource, SyncEntries
 from onthedot.batches.coordinator import BatchWorker, CoordinatorSource
 from onthedot.batches.parts import BatchResult, Part, batch_result, public_part
 from onthedot.batches.policy import BatchPolicy
-from onthedot.batches.requests import BatchArguments, PreparedBatch, add_batch, prepare_batch
+from onthedot.batches.requests import BatchArguments, PreparedBatch, add_batch, check_named_parameters, prepare_batch
 from onthedot.client.client import StoreClient
 from onthedot.client.portal import Portal
 from onthedot.client.stream_reader import StreamReader
@@ -28,6 +28,8 @@ from onthedot.runtime.runtime import Runtime
 __all__ = ["AppBatches", "Batch", "BatchSetup", "Batches", "SyncBatch", "SyncBatches"]
 
 T = TypeVar("T")
+
+_COORDINATORS = 10  # of one task that run at once in a process; each runs for a moment whenever a part has ended
 
 
 class _BatchReader(Generic[T]):
@@ -355,9 +357,10 @@ class BatchSetup:
                 f"task {definition.name!r}: unique= with batch=: two parts of a batch may have equal arguments; give "
                 "the batch a key: app.batch(…, key=…)"
             )
+        check_named_parameters(definition)
         source = CoordinatorSource(definition, policy, self._find, self._worker)
         names = [coordinator_source(name) for name in (definition.name, *aliases)]
-        self._runtime.registry.companion(source, names, definition)
+        self._runtime.registry.companion(source, names, definition, _COORDINATORS)
 
     def _find(self, name: str) -> FunctionDefinition | None:
         source = self._runtime.sources.get(name)
@@ -428,7 +431,9 @@ async def _timed(work: Coroutine[Any, Any, T], timeout: float | None, batch: str
     except TimeoutError:
         if timeout is None or not limit.expired():
             raise
-        raise TimeoutError(f"batch {batch} has not got so far within {timeout:g} s; it goes on") from None
+        raise TimeoutError(
+            f"batch {batch} has not answered within {timeout:g} s; it continues: wait for it again"
+        ) from None
 
 
 def _check_number(after: int) -> int:

@@ -32,7 +32,7 @@ from onthedot.model.failures import read_result
 from onthedot.model.flow_names import MemberUuids
 from onthedot.model.options import AddOptions, ResolvedOptions, resolve
 from onthedot.model.stored_batches import BatchRequest, StoredPart, decode_request, read_part, write_part
-from onthedot.model.streams import MAX_ITEM, StreamedItems, StreamRunProtocol
+from onthedot.model.streams import MAX_ITEM, STREAM_KEEP, StreamedItems, StreamRunProtocol
 from onthedot.stores.contract import Effects, Limit, Links, NewTask, Policy, Record, Store, Suspended, Wait
 
 PRIORITY = 10
@@ -75,7 +75,10 @@ class CoordinatorSource:
         own = resolve(f"task {self.name!r}", {"max_retries": 3, "max_crashes": 10, "priority": PRIORITY})
         task = definition.options
         self.options: ResolvedOptions = with_options(
-            own, keep=task.keep, keep_failed=task.keep_failed, keep_result=max(task.keep, task.keep_result)
+            own,
+            keep=max(task.keep, STREAM_KEEP),
+            keep_failed=max(task.keep_failed, STREAM_KEEP),
+            keep_result=max(task.keep, task.keep_result, STREAM_KEEP),
         )
         self._worker = worker
 
@@ -147,8 +150,10 @@ class Coordinator:
                 continue
             left = self._time_left(state)
             if left is not None and left <= 0:
+                late_parts = state.open_parts() or planned  # also those that `at_once` has held back
+                records = await self._records(late_parts)
                 state.close()
-                for late in await self._give_up(planned, records, state.round):
+                for late in await self._give_up(late_parts, records, state.round):
                     yield self._streamed(state, late)
                 break
             await self._wait(planned, records, seen, left)
@@ -227,6 +232,10 @@ class Coordinator:
             selection = await asyncio.to_thread(selector.select, items)
         else:
             selection = selector.select(items)
+        if selection.error is not None and not selection.items:  # a retry of the batch judges its items again
+            text = f"validate raised {type(selection.error).__name__}: {selection.error}"
+            failure = TaskFailure(type(selection.error).__name__, text, "", part.attempt, self._uuids.of(part.index))
+            return replace(part, error=stored_failure(failure))
         part = replace(part, items=Raw(self._definition.encode(selection.items)), refused=selection.refused)
         if len(_encode(part)) > _MAX_PART:
             raise ResultNotEncodable(

@@ -25,10 +25,14 @@ _SPACES = re.compile(r"\s+")
 
 
 class Selection(NamedTuple):
-    """The items of a part that are kept, and how many were refused, by reason."""
+    """The items of a part that are kept, and how many were refused, by reason.
+
+    error: that `validate` has raised for an item
+    """
 
     items: list[Any]
     refused: dict[str, int]
+    error: Exception | None = None
 
 
 def normalized(name: str) -> str:
@@ -55,7 +59,7 @@ class Selector:
 
     kind: type of the items
     count: how many items the batch has; None: any number
-    warn: called once if there are too many names to look for similar ones
+    warn: called for an item that `validate` cannot judge, and once if there are too many names to look for similar ones
     """
 
     def __init__(self, policy: BatchPolicy, kind: str, count: int | None, warn: Callable[[str], object]) -> None:
@@ -65,6 +69,7 @@ class Selector:
         self._warn = warn
         self._warned = False
         self._accepted = 0
+        self._error: Exception | None = None
         self._names = NameIndex(None if policy.dedup is None else policy.dedup.ratio(kind))
 
     @property
@@ -90,12 +95,13 @@ class Selector:
         return other
 
     def comparisons(self, items: Sequence[object]) -> int:
-        """How many pairs of names `select` may compare."""
-        return len(items) * self._names.compared
+        """How many pairs of names `select` may compare: with those that are accepted, and with each other."""
+        return self._names.pairs_with(len(items))
 
     def select(self, items: Sequence[object]) -> Selection:
         kept: list[Any] = []
         refused: Counter[str] = Counter()
+        self._error = None
         for item in items:
             reason = self._refusal(item)
             if reason:
@@ -103,14 +109,14 @@ class Selector:
             else:
                 kept.append(item)
                 self._accepted += 1
-        return Selection(kept, dict(refused))
+        return Selection(kept, dict(refused), self._error)
 
     def _refusal(self, item: object) -> str:
         """Why an item is not kept; "": it is."""
         if self._count is not None and self._accepted >= self._count:
             return SURPLUS
         if self._validate is not None:
-            verdict = self._validate(item)
+            verdict = self._checked(item)
             if isinstance(verdict, str):
                 return verdict or INVALID
             if not verdict:
@@ -130,6 +136,17 @@ class Selector:
             return SIMILAR
         self._names.add(key)
         return ""
+
+    def _checked(self, item: object) -> bool | str:
+        """An item for which `validate` raises is refused: it does not cost the other items of the batch."""
+        assert self._validate is not None
+        try:
+            return self._validate(item)
+        except Exception as error:  # noqa: BLE001 - code of the user
+            if self._error is None:
+                self._warn(f"validate raised {type(error).__name__}: {error}; such items are refused as invalid")
+            self._error = error
+            return False
 
 
 class NameIndex:
@@ -156,12 +173,12 @@ class NameIndex:
         """Similar names are no longer looked for."""
         return self._ratio is not None and len(self._keys) > MAX_SIMILAR
 
-    @property
-    def compared(self) -> int:
-        """How many names a new one is compared with."""
+    def pairs_with(self, number: int) -> int:
+        """How many pairs are compared if this number of names is added."""
         if self._ratio is None or self.is_full:
             return 0
-        return len(self._keys)
+        number = min(number, MAX_SIMILAR)
+        return number * (len(self._keys) + number // 2)
 
     def has_similar(self, key: str) -> bool:
         ratio = self._ratio

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
@@ -145,6 +146,8 @@ class BatchPolicy:
         for name in ("split", "validate"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise SettingError(f"BatchPolicy({name}) must be a function, not {getattr(self, name)!r}")
+            if inspect.iscoroutinefunction(getattr(self, name)):
+                raise SettingError(f"BatchPolicy({name}) must be a plain function, not an `async def`")
         if self.dedup is not None and not isinstance(self.dedup, Dedup):
             raise SettingError(f"BatchPolicy(dedup) must be a Dedup(…), not {self.dedup!r}")
         parse_bound(self.top_up, "BatchPolicy(top_up)", least=0)

@@ -78,11 +78,14 @@ class BatchState:
         """The parts that shall run or have ended, and are not streamed in this round; empty: the batch is over."""
         if self._is_closed:
             return []
-        planned = self.planned()
-        open_parts = [part for part in planned if self._is_open(part)]
+        open_parts = self.open_parts()
         if open_parts:
             return open_parts[: min(self._policy.at_once or MAX_PARTS, MAX_PARTS)]
-        return self._top_up(len(planned))
+        return self._top_up(len(self.planned()))
+
+    def open_parts(self) -> list[PlannedPart]:
+        """All parts that are not streamed in this round, however many may live at a time; without a top-up to come."""
+        return [part for part in self.planned() if self._is_open(part)]
 
     def close(self) -> None:
         """No more parts are wanted, whatever is missing."""

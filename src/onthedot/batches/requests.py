@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
@@ -19,10 +20,10 @@ from onthedot.codec.annotations import write
 from onthedot.codec.body import StoredBody
 from onthedot.definitions.functions import FunctionDefinition
 from onthedot.definitions.new_task import AGING
-from onthedot.errors import ArgumentError, SourceFrozen
+from onthedot.errors import ArgumentError, DeclarationError, SourceFrozen
 from onthedot.flows.enqueue import check_workers
 from onthedot.model.batch_names import RETRY_AFTER
-from onthedot.model.flow_names import MemberUuids, end_counter
+from onthedot.model.flow_names import MEMBER_KEEP, MemberUuids, end_counter
 from onthedot.model.options import AddOptions, Priority, parse_bound, parse_priority
 from onthedot.model.stored_batches import BatchRequest, read_request
 from onthedot.model.stored_keys import stored_key
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from onthedot.api.functions import Enqueuer
 
 
+_LIST_SIZE = 100  # values that a part gets, where neither the call nor the policy decides
+
+
 class BatchArguments(TypedDict, total=False):
     """The arguments of ``app.batch(task, …)``: data only. Give `count` or `items`."""
 
@@ -42,7 +46,7 @@ class BatchArguments(TypedDict, total=False):
     items: Iterable[Any]
     """A list of values. The parameter `items` of the task gets a slice of it."""
     size: int
-    """How many values of `items` a part gets; by default the policy's `split` decides."""
+    """How many values of `items` a part gets; by default the policy's `split` decides, else 100."""
     type: str
     """The type of the items, for sizes and thresholds. The parameter `type` of the task gets it."""
     args: Mapping[str, Any]
@@ -81,7 +85,7 @@ class PreparedBatch(NamedTuple):
         if mode == "degraded":
             request = self._degraded(uuid)
         options = self.source.options
-        unique_for = None if self.key is None else options.keep
+        unique_for = None if self.key is None else max(options.keep, MEMBER_KEEP)  # as long as its record
         policy = Policy(
             priority=PRIORITY,
             boost=PRIORITY * AGING,
@@ -118,7 +122,10 @@ def prepare_batch(
     if not isinstance(kind, str):
         raise ArgumentError(f"app.batch({name}): type must be a string, not {kind!r}")
     count, items = _amount(name, arguments)
-    given: dict[str, Any] = dict(arguments.get("args", {}))
+    given: dict[str, Any] = dict(arguments.get("args") or {})
+    for parameter in ("count", "items", "type"):
+        if parameter in given:
+            raise ArgumentError(f"app.batch({name}): {parameter!r} in args; write app.batch({name}, {parameter}=…)")
     given |= {"count": count} if items is None else {"items": items}
     if "type" in arguments:
         given["type"] = kind
@@ -132,17 +139,19 @@ def prepare_batch(
     priority = arguments.get("priority")
     request = BatchRequest(
         count=count,
-        sizes=_sizes(source, kind, count, None if items is None else arguments.get("size")),
+        sizes=_sizes(source, kind, count, arguments.get("size"), is_list=items is not None),
         call=Raw(call),
         digest="",
         type=kind,
         is_list=items is not None,
-        existing=_existing(source, arguments.get("existing", ())),
+        existing=_existing(source, arguments.get("existing") or ()),
         deadline=None if deadline is None else to_duration_ms(deadline, f"app.batch({name}): deadline", SettingError),
         priority=None if priority is None else _priority(name, priority),
         fallback="" if fallback is None else fallback.name,
     )
-    digest = sha256(msgspec.json.encode(replace(request, sizes=()))).hexdigest()
+    # The policy's sizes may change between two deploys; the caller's size is part of the request.
+    content = msgspec.json.encode((replace(request, sizes=()), arguments.get("size")))
+    digest = sha256(content).hexdigest()
     request = replace(request, digest=digest, fallback="")
     key = arguments.get("key")
     if key is not None:
@@ -184,10 +193,12 @@ def _amount(name: str, arguments: BatchArguments) -> tuple[int, Sequence[Any] | 
     return len(items), items
 
 
-def _sizes(source: CoordinatorSource, kind: str, count: int, size: int | None) -> tuple[int, ...]:
+def _sizes(source: CoordinatorSource, kind: str, count: int, size: int | None, *, is_list: bool) -> tuple[int, ...]:
     name = source.definition.name
     if size is not None:
         return check_parts(name, slices(count, _bound(name, size, "size")))
+    if is_list and source.policy.split is None:
+        return check_parts(name, slices(count, _LIST_SIZE))
     return source.policy.sizes(name, kind, count)
 
 
@@ -206,16 +217,28 @@ def _priority(name: str, value: Priority) -> int:
 
 
 def _existing(source: CoordinatorSource, existing: Iterable[Any]) -> tuple[str, ...]:
+    if isinstance(existing, str | bytes):
+        raise InvalidOption(f"app.batch({source.definition.name}): existing must be a list of names or items")
     if source.policy.dedup is None:
         if list(existing):
             raise InvalidOption(
                 f"app.batch({source.definition.name}): existing=… needs names: BatchPolicy(dedup=Dedup(…))"
             )
         return ()
-    return tuple(existing_names(existing, source.policy.dedup))
+    return tuple(sorted(set(existing_names(existing, source.policy.dedup))))  # the same digest in every process
+
+
+def check_named_parameters(definition: FunctionDefinition) -> None:
+    """DeclarationError for ``*args`` or ``**kwargs``: parts are called with named arguments, of which some change."""
+    for parameter in inspect.signature(definition.function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise DeclarationError(
+                f"task {definition.name!r}: a part of a batch takes named parameters only; {parameter} is not one"
+            )
 
 
 def _check_fallback(name: str, fallback: FunctionDefinition, given: Mapping[str, Any]) -> None:
+    check_named_parameters(fallback)
     for parameter in given:
         if parameter not in fallback.codec.parameters:
             raise ArgumentError(

@@ -84,9 +84,13 @@ class DefinitionRegistry:
         self._register(definition, names, location, rule)
         return definition
 
-    def companion(self, source: Source, names: list[str], of: FunctionDefinition) -> None:
-        """Adds a source that comes with a task, such as the coordinator of its batches. names: the first is its own."""
-        self._register(source, names, self._locations[of.name], None)
+    def companion(self, source: Source, names: list[str], of: FunctionDefinition, own_slots: int) -> None:
+        """Adds a source that comes with a task, such as the coordinator of its batches.
+
+        names: the first is its own
+        own_slots: how many of its tasks run at once, beside those of the task, which may hold all other slots
+        """
+        self._register(source, names, self._locations[of.name], None, own_slots)
 
     def consumer(self, consumer: BaseTaskConsumer) -> None:
         if isinstance(consumer, type) or not isinstance(consumer, BaseTaskConsumer):
@@ -150,7 +154,14 @@ class DefinitionRegistry:
             known = ", ".join(self._executors)
             raise DeclarationError(f"{where}: no executor {options.executor!r}; there are {known}")
 
-    def _register(self, source: Source, names: list[str], location: str, schedule: ScheduleDefinition | None) -> None:
+    def _register(
+        self,
+        source: Source,
+        names: list[str],
+        location: str,
+        schedule: ScheduleDefinition | None,
+        own_slots: int = 0,
+    ) -> None:
         for name in names:
             if name in self._locations:
                 raise DuplicateTask(
@@ -163,7 +174,7 @@ class DefinitionRegistry:
             self.schedules[source.name] = schedule
         if self.before_register is not None:
             self.before_register(source)
-        self.sources.put(source, *names[1:])
+        self.sources.put(source, *names[1:], own_slots=own_slots)
 
     def _schedule(self, definition: FunctionDefinition, schedule: object, where: str) -> ScheduleDefinition:
         try:

@@ -57,10 +57,13 @@ class Sources:
         self.max_pending: dict[str, int] = {}  # of the sources that have one
         self._watchers: list[Callable[[], None]] = []
         self._builtin: set[str] = set()
-        self.own_slots: dict[str, int] = {}  # of built-in sources that do not share the slots of the others
+        self.own_slots: dict[str, int] = {}  # of sources that do not share the slots of the others
         self.known: frozenset[str] = frozenset()
 
-    def put(self, source: Source, *aliases: str) -> None:
+    def put(self, source: Source, *aliases: str, own_slots: int = 0) -> None:
+        """own_slots: how many of its tasks run at once in this process, beside all others; 0: it shares their slots."""
+        if own_slots:
+            self.own_slots[source.name] = own_slots
         for name in (source.name, *aliases):
             self.by_name[name] = source
             self.max_pending.pop(name, None)
@@ -69,14 +72,9 @@ class Sources:
         self._changed()
 
     def put_builtin(self, source: Source, own_slots: int = 0) -> None:
-        """A source of this project: every worker runs it, and no list of the user's sources has it.
-
-        own_slots: how many of its tasks run at once, beside all others; 0: it shares their slots
-        """
+        """A source of this project: every worker runs it, and no list of the user's sources has it."""
         self._builtin.add(source.name)
-        if own_slots:
-            self.own_slots[source.name] = own_slots
-        self.put(source)
+        self.put(source, own_slots=own_slots)
 
     def remove(self, name: str) -> None:
         self.by_name.pop(name, None)

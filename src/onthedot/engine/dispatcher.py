@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ from onthedot.executors.contract import Executor
 from onthedot.model.context import ReportSink
 from onthedot.observability.events import Observer
 from onthedot.stores.contract import ClaimResult, Effects, Lease, LeasedTasks, Outcome, Record, Requeued
+
+_SEARCH_AGAIN = 0.1  # seconds
 
 
 @dataclass(eq=False)
@@ -89,6 +92,7 @@ class Dispatcher:
             return await self.linked.effects_of_cancel(started), ()
         except StoreError as error:
             self.observer.store_failed("finding the children of cancelled tasks", error)
+            await asyncio.sleep(_SEARCH_AGAIN)  # the next turn returns the same chores
             return {}, {record.uuid for record in started}
 
     def start(self, leased: ClaimResult | LeasedTasks) -> None:

@@ -245,8 +245,8 @@ class BatchOperations:
         source = coordinator_source(task)
         left = 0
         try:
+            await asyncio.sleep(MODE_AGE / 1000)  # until then others may still add batches
             async with asyncio.timeout(timeout):
-                await asyncio.sleep(MODE_AGE / 1000)  # until then others may still add batches
                 while left := await self._live(source):  # noqa: ASYNC110 - the store is read again
                     await asyncio.sleep(_LOOK)
         except TimeoutError:

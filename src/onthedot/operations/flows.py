@@ -15,7 +15,7 @@ from onthedot.stores.contract import Record, State, Store
 
 CANCEL_TIME = 5.0  # seconds in which a cancel repeats its passes
 _PAUSE = 0.05  # seconds between two passes, while running members end
-_NOT_STARTED: tuple[State, ...] = ("scheduled", "parked", "ready", "waiting")
+_NOT_STARTED: tuple[State, ...] = ("waiting", "scheduled", "parked", "ready")  # as tasks move: none is passed over
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +165,6 @@ async def first_ended(store: Store, flow: str, state: Literal["failed", "cancell
             ended = record.history.ended
             if ended is None or record.history.reason == "upstream" or is_child_flow(record.uuid):
                 continue
-            if first is None or ended < (first.history.ended or 0):
+            if first is None or (ended, record.seq) < (first.history.ended or 0, first.seq):
                 first = record
     return first

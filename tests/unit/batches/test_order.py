@@ -16,6 +16,10 @@ from tests.support.waits import SOON, until
 ONE_EACH = BatchPolicy(split=lambda kind, count: [1] * count, top_up=0)
 
 
+async def _has_ready(app: App, number: int) -> bool:
+    return (await app.runtime.store.tally()).get(("names", "ready"), 0) == number
+
+
 async def test_part_of_priority_10_is_next_before_500_of_priority_1(flow_store: AppStore) -> None:
     app = App(flow_store.name, store=flow_store.url, concurrency=1, stop_timeout=0)
     order: list[int] = []
@@ -32,6 +36,7 @@ async def test_part_of_priority_10_is_next_before_500_of_priority_1(flow_store: 
         low = await app.batch(names, count=500, priority=1, args={"level": 1})
         await until(lambda: order)
         high = await app.batch(names, count=1, priority=10, args={"level": 10})
+        await until(lambda: _has_ready(app, 500))  # the parts that wait for the slot
         gate.set()
         await high.all(SOON)
         assert order[:2] == [1, 10]
