@@ -78,7 +78,7 @@ class Running:
         self._began = time.monotonic()
         command = [
             f"{run.environment}/bin/python", "-m", "pytest", "-p", "no:cacheprovider",
-            "--basetemp", str(folder / "f"), "--junit-xml", str(self._report_file),
+            "--basetemp", str(folder / "f"), "--junit-xml", str(self._report_file), "-o", "junit_family=xunit1",
             "-m", f"not slow and {run.marks}", *arguments,
         ]  # fmt: skip
         say(f"{run.name}: pytest -m '{run.marks}' {' '.join(arguments)}")
