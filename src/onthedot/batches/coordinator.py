@@ -76,6 +76,7 @@ class CoordinatorSource:
         task = definition.options
         self.options: ResolvedOptions = with_options(
             own,
+            max_crashes=max(own.max_crashes, task.max_crashes),
             keep=max(task.keep, STREAM_KEEP),
             keep_failed=max(task.keep_failed, STREAM_KEEP),
             keep_result=max(task.keep, task.keep_result, STREAM_KEEP),

@@ -102,3 +102,15 @@ async def test_key_means_the_same_request_with_the_same_size_in_any_order(app: A
         await app.batch(same, items=[1, 2], size=1, key="two")
         with pytest.raises(TypeError, match="which has other arguments"):
             await app.batch(same, items=[1, 2], size=2, key="two")
+
+
+async def test_batch_survives_as_many_crashes_as_its_task(app: App) -> None:
+    @app.task(batch=BatchPolicy(), max_crashes=50)
+    async def same(items: list[int]) -> list[int]:
+        return items
+
+    async with app:
+        batch = await app.batch(same, items=[1])
+        (record,) = await app.runtime.store.get([batch.id])
+    assert record is not None
+    assert record.policy.max_crashes == 50
