@@ -273,3 +273,17 @@ async def test_looking_changes_nothing(store: Store, worker: Worker, clock: Manu
     clock.advance(1)
     await worker.settle(worker.done(third))
     assert await worker.runs("a", "b") == [second, fourth]
+
+
+async def test_rate_that_comes_after_the_admission_names_the_time_of_the_tokens(store: Store, worker: Worker) -> None:
+    await worker.heartbeat()
+    await limit(store, "a/1", rate=1.0, burst=2)
+    await add(store, task(lane="a/1", cost=2))
+    assert len(await worker.runs()) == 1  # the bucket is empty
+    await limit(store, "a/1", cap=5)  # no rate: the next one is admitted at once
+    (uuid,) = await add(store, task(lane="a/1", cost=2))
+    await worker.claim("other")  # promotes it
+    await limit(store, "a/1", rate=1.0, burst=2)
+    blocker = await only_hold(store, uuid)
+    assert blocker.reason == "rate"
+    assert blocker.opens_in == pytest.approx(2000, abs=1)

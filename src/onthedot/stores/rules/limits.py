@@ -166,6 +166,13 @@ class LimitTable:
         lane.bucket.spend(cost)
         return True
 
+    def time_to_start(self, lane: Lane, cost: float, now: float) -> float | None:
+        """Ms until the bucket has the tokens of an admitted task; None: no rate decides."""
+        limit = self.effective(lane.name)
+        if limit is None or limit.rate is None:
+            return None
+        return max(0.0, _time_for(min(cost, limit.burst) - self._level(lane, limit, now), limit.rate))
+
     def _level(self, lane: Lane, limit: Limit, now: float) -> float:
         if lane.bucket is None:
             lane.bucket = TokenBucket(limit.burst, now)

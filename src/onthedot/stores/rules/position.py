@@ -19,7 +19,10 @@ def blockers(limits: LimitTable, record: Record, running: int, now: float) -> li
         check = limits.may_start if is_admitted else limits.has_capacity
         if not check(lane, record.policy.cost, now):
             wait = None if lane.refill_at is None else lane.refill_at - now
-            admitted = 0 if is_admitted else lane.admitted
+            admitted = lane.admitted
+            if is_admitted:  # its rate was declared, or lowered, after it was admitted
+                wait = limits.time_to_start(lane, record.policy.cost, now)
+                admitted = 0
             found.append(_blocker(limits.effective(record.lane), lane.running, admitted, wait))
     return found
 
