@@ -12,7 +12,7 @@ from onthedot.stores.contract import Ended, Lease, Outcome, Record, Requeued
 
 
 class LeaseLost(TaskCancelled):
-    """Another worker has the task by now, or the store has lost it. What this run does, does not count."""
+    """Another worker has the task by now, or the store has lost it. This run does not count."""
 
     def __init__(self, task: str) -> None:
         super().__init__("its lease is lost: another worker has it by now", task)

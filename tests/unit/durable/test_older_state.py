@@ -1,4 +1,4 @@
-"""A store that goes back to an older state has lost steps of runs that continue."""
+"""A store that was restored to an older state has lost steps of runs that continue."""
 
 from __future__ import annotations
 

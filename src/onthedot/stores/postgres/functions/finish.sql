@@ -1,7 +1,7 @@
 -- The ends of tasks, in a few statements for all outcomes of a call.
 
 -- name: settlement
--- What settled outcomes have released. sources, lanes: of all. newcomers: requeued tasks that are parked, by rank. woken:
+-- The result of settling outcomes. sources, lanes: of all. newcomers: requeued tasks that are parked, by rank. woken:
 -- sources that got ready tasks. missed: a task was changed by another call meanwhile. raised: counters that were
 -- incremented. waiting: tasks that wait now. dropped: tasks that were not kept.
 CREATE TYPE settlement AS (
@@ -174,8 +174,8 @@ BEGIN
 END $$;
 
 -- name: finish_v1
--- End the tasks of the outcomes that are ends. What few tasks have takes a statement of its own, so that the others do
--- not pay for it: keys, links, and ends that are not kept.
+-- End the tasks of the outcomes that are ends. Rare properties take a statement of their own, so that other tasks do
+-- not pay for them: keys, links, and ends that are not kept.
 CREATE FUNCTION finish_v1(_app integer, _outcomes json, _sessions text[], _now double precision)
 RETURNS settlement LANGUAGE plpgsql AS $$
 DECLARE
