@@ -54,6 +54,7 @@ STORES: dict[str, MakeStore] = {
     "limited": lambda clock: RedisStore(valkey.limited_url(), clock, valkey.new_name()),  # a user with minimal rights
 }
 SERVERS = ("postgres", "pooled")  # started by fixtures; pooled: as a role with minimal rights, through PgBouncer
+EVENTS = ("outbox", "event_log", "resume_handles")
 WITHOUT = {
     "naive": (
         "capabilities",
@@ -65,8 +66,12 @@ WITHOUT = {
         "identity",
         "undecodable",
         "claim_entries",
+        *EVENTS,
     ),
     "memory": ("undecodable", "claim_entries"),  # it keeps objects, which are always readable
+    **dict.fromkeys(("redis", "limited"), EVENTS),  # a cache of tasks has no transaction of the user to join
+    "sqlite": EVENTS,
+    **dict.fromkeys(("postgres", "pooled"), EVENTS),
 }  # facets that a kind does not implement
 VERSIONED = (
     "add",

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
 from onthedot.errors import StoreRefused
-from onthedot.stores.contract import Added, Limit, NewTask, Note, Outcome, Verdict
+from onthedot.stores.contract import (
+    Added,
+    Arrival,
+    HandleRecord,
+    Limit,
+    LogPage,
+    NewEvent,
+    NewTask,
+    Note,
+    OutboxEvent,
+    OutboxState,
+    Outcome,
+    RelayRequest,
+    RelayResult,
+    Verdict,
+)
 
 T = TypeVar("T")
 
@@ -59,6 +74,117 @@ class AsyncTransactions(SyncTransactions, Protocol):
     async def settle_awaited(self, connection: Any, outcome: Outcome) -> Verdict: ...
 
 
+@runtime_checkable
+class Outbox(Protocol):
+    """Stores that keep events with the tasks: an outbox for a relay, a log for groups of readers, resume handles."""
+
+    async def publish(self, events: Sequence[NewEvent]) -> Sequence[bool]:
+        """Keep up to MAX_EVENTS events; False: one with this id is kept already, and it stays as it is."""
+        ...
+
+    async def relay(
+        self,
+        session: str,
+        sent: Sequence[int],
+        refused: Mapping[int, str],
+        request: RelayRequest | None,
+        *,
+        to_log: bool = False,
+    ) -> RelayResult:
+        """Mark what was sent or refused, then read what is to be sent, in one step.
+
+        sent: seqs, in the order in which they were sent. They are marked whether or not the session lives: they are on
+        the bus. refused: seq → error; it is failed, and pending events of its key in its topic are held back.
+        to_log: the store is the bus: what is sent gets the next positions in the log of its bucket, in this order.
+
+        With a request: reaps dead sessions. The session joins the relays and owns a fair share of the buckets, while it
+        lives. It gives back what exceeds its share, and those that are busy as soon as they no longer are; of these it
+        gets no more events. Events are pending ones of its buckets, by seq.
+        """
+        ...
+
+    async def read_log(
+        self, group: str, session: str, topics: Sequence[str], after: Mapping[int, int], limit: int
+    ) -> LogPage:
+        """Events of the topics in the log, of the buckets that the session owns in its group.
+
+        It joins the group and gets its share of the buckets as a relay does; what exceeds it is given back at once. It
+        reads on after these positions; a bucket that is not named is read from the group's committed position. The
+        log of a bucket has no gaps for a reader: a position is visible after all lower ones.
+        """
+        ...
+
+    async def commit_positions(self, group: str, session: str, positions: Mapping[int, int]) -> None:
+        """Bucket → the position up to which all is done. Ignored for a bucket that the session no longer owns; a
+        position never goes back."""
+        ...
+
+    async def record_arrivals(self, arrivals: Sequence[Arrival]) -> None:
+        """Keep arrivals, each once per correlation id and event id: the first stays."""
+        ...
+
+    async def complete_handles(
+        self, correlation_ids: Sequence[str], resumed: Sequence[str] = ()
+    ) -> Sequence[HandleRecord]:
+        """Complete the pending handles of these correlation ids whose expectation is met; expire those past their time.
+
+        resumed: ids of complete handles whose waiter has been woken. The answer has every handle of these correlation
+        ids that is complete, also from an earlier call, and not resumed.
+        """
+        ...
+
+    async def create_handle(self, handle: HandleRecord, tasks: Sequence[NewTask] = ()) -> HandleRecord:
+        """Keep a pending handle and add the tasks with it; created and expires_at are set by the store's clock.
+
+        If there is a handle of this id, it is the answer and nothing is added. If another handle of this correlation
+        id is pending and not past its time, that one is the answer.
+        """
+        ...
+
+    async def handles(self, correlation_ids: Sequence[str]) -> Sequence[HandleRecord]:
+        """All handles of these correlation ids, oldest first; one past its time is shown as expired."""
+        ...
+
+    async def arrivals(self, correlation_id: str) -> Sequence[Arrival]:
+        """In order of arrival."""
+        ...
+
+    async def amend_events(self, ids: Sequence[str], action: Literal["retry", "discard"]) -> Sequence[str]:
+        """Failed events become pending again, or discarded; their keys are free. The answer has the ids amended."""
+        ...
+
+    async def find_events(self, where: Mapping[str, str], after: int, limit: int) -> Sequence[OutboxEvent]:
+        """By seq, above `after`. where: id, status, topic, key, correlation."""
+        ...
+
+    async def outbox_state(self) -> OutboxState: ...
+
+    async def purge_events(self, limit: int, *, keep_sent: int, keep_arrivals: int) -> int:
+        """Delete up to `limit` of each: events that were sent or discarded `keep_sent` ms ago, arrivals without a
+        handle after `keep_arrivals` ms, and handles with their arrivals `keep_sent` ms after their end."""
+        ...
+
+
+@runtime_checkable
+class SyncOutbox(Outbox, Protocol):
+    """SQL stores: events in the caller's transaction, on the caller's thread and connection. It never suspends."""
+
+    def publish_in(self, connection: Any, events: Sequence[NewEvent]) -> Sequence[bool]: ...
+    def create_handle_in(
+        self, connection: Any, handle: HandleRecord, tasks: Sequence[NewTask] = ()
+    ) -> HandleRecord: ...
+
+
+@runtime_checkable
+class AsyncOutbox(SyncOutbox, Protocol):
+    """The same through an async connection, awaited on the caller's event loop."""
+
+    async def publish_awaited(self, connection: Any, events: Sequence[NewEvent]) -> Sequence[bool]: ...
+    async def create_handle_awaited(
+        self, connection: Any, handle: HandleRecord, tasks: Sequence[NewTask] = ()
+    ) -> HandleRecord: ...
+
+
 class ServerInfo(Struct, frozen=True):
     """The server behind a store."""
 
@@ -105,6 +231,9 @@ _MISSING: dict[type, str] = {
     AsyncNotes: "only postgresql:// joins the transaction of an async connection",
     FileTransactions: "only sqlite:/// has one writer",
     AsyncTransactions: "only postgresql:// joins the transaction of an async connection",
+    Outbox: 'redis:// has no outbox; Events(outbox="postgresql://…") keeps events in another database',
+    SyncOutbox: "memory:// and redis:// have no transaction to join; sqlite:/// and postgresql:// do",
+    AsyncOutbox: "only postgresql:// joins the transaction of an async connection",
     HasHandoff: "only redis:// has it",
     Repairable: "the verbs of the other stores are transactions, so there is nothing to repair; redis:// needs it",
     HasServerInfo: "memory:// and sqlite:/// have no server; redis:// and postgresql:// do",

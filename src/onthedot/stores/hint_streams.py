@@ -26,6 +26,7 @@ class HintBuffer:
         self._notified = False
         self._resync = False
         self._recheck = False
+        self._events = False
         self._sources: set[str] = set()
         self._cancel_requests: dict[str, str] = {}
         self._ended: set[str] = set()
@@ -40,11 +41,13 @@ class HintBuffer:
         *,
         recheck: bool = False,
         resync: bool = False,
+        events: bool = False,
     ) -> bool:
         """Add to the next hint; False: the event loop is closed."""
         with self._lock:
             self._resync = self._resync or resync
             self._recheck = self._recheck or recheck
+            self._events = self._events or events
             self._sources.update(sources)
             self._cancel_requests.update(cancel_requests)
             self._ended.update(ended)
@@ -72,6 +75,7 @@ class HintBuffer:
                 self._resync,
                 self._recheck,
                 new_items=frozenset(self._new_items),
+                events=self._events,
             )
             self._clear()
         return hint
@@ -99,9 +103,12 @@ class HintHub:
         *,
         recheck: bool = False,
         resync: bool = False,
+        events: bool = False,
     ) -> None:
         for listener in list(self._by_session.get(session, ())):
-            if not listener.notify(sources, cancel_requests, ended, new_items, recheck=recheck, resync=resync):
+            if not listener.notify(
+                sources, cancel_requests, ended, new_items, recheck=recheck, resync=resync, events=events
+            ):
                 self.remove(session, listener)
 
     def notify_all(self, sources: Iterable[str], *, recheck: bool = False, caller: str | None = None) -> None:

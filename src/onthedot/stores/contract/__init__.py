@@ -55,6 +55,22 @@ from onthedot.stores.contract.counters import (
     Wait as Wait,
 )
 from onthedot.stores.contract.errors import DeadlinePassed as DeadlinePassed
+from onthedot.stores.contract.events import (
+    BUCKETS as BUCKETS,
+    MAX_EVENTS as MAX_EVENTS,
+    RELAYS as RELAYS,
+    Arrival as Arrival,
+    EventStatus as EventStatus,
+    HandleRecord as HandleRecord,
+    HandleStatus as HandleStatus,
+    LogPage as LogPage,
+    NewEvent as NewEvent,
+    OutboxEvent as OutboxEvent,
+    OutboxState as OutboxState,
+    RelayRequest as RelayRequest,
+    RelayResult as RelayResult,
+    TopicState as TopicState,
+)
 from onthedot.stores.contract.journal import Note as Note, NoteKind as NoteKind
 from onthedot.stores.contract.limits import Limit as Limit
 from onthedot.stores.contract.outcomes import (

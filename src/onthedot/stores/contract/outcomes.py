@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from onthedot.stores.contract.claims import Lease
 from onthedot.stores.contract.counters import Wait
+from onthedot.stores.contract.events import NewEvent
 from onthedot.stores.contract.tasks import NewTask
 
 Verdict: TypeAlias = Literal["ok", "repeat", "lost"]
@@ -18,6 +19,7 @@ class Effects(Struct, frozen=True, gc=False):
     """Takes effect with the outcome, or not at all."""
 
     tasks: tuple[NewTask, ...] = ()
+    events: tuple[NewEvent, ...] = ()  # only stores with an outbox take any
 
 
 class Completed(Struct, frozen=True, tag=True, gc=False):

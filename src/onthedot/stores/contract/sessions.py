@@ -39,6 +39,7 @@ class Hint(Struct, frozen=True):
     recheck: bool = False  # a chore, a schedule or an alarm of no source: claim again
     handoff: HandoffMessage | None = None
     new_items: frozenset[str] = frozenset()  # uuids that it subscribes to and that have new items
+    events: bool = False  # it relays or reads events, and there are new ones
 
 
 class Hints(Protocol):

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from onthedot.stores.contract import Counter, NewSignal, Record
 from onthedot.stores.memory.counters import CounterTable, SignalTable, SubscriptionTable
 from onthedot.stores.memory.side_tables import MemorySideTables
-from onthedot.stores.rules.notifications import Notifications
 
 
 class MemoryCounterTables(MemorySideTables):
     def __init__(self) -> None:
         super().__init__()
-        self.notifications: Notifications = Notifications()
         self.counters: CounterTable = CounterTable()
         self.signals: SignalTable = SignalTable()
         self.subscriptions: SubscriptionTable = SubscriptionTable()

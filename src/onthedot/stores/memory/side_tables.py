@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
 from onthedot.stores.contract import RECENT_MS, Note, NoteKind, Record, Schedule
+from onthedot.stores.memory.event_tables import MemoryEventTables
+from onthedot.stores.rules.notifications import Notifications
 from onthedot.stores.rules.task_tables import SessionEntry, UniqueKey
 
 _MAX_DEAD = 10_000  # how many dead names are remembered
@@ -18,6 +20,8 @@ class MemorySideTables:
     def __init__(self) -> None:
         self.now: float = 0
         self.process: str = ""  # there is one only
+        self.notifications: Notifications = Notifications()
+        self.events: MemoryEventTables = MemoryEventTables()
         self._sessions: dict[str, SessionEntry] = {}
         self._dead: OrderedDict[str, None] = OrderedDict()
         self._first_death: float | None = None  # kept, since every turn reads it
@@ -42,6 +46,8 @@ class MemorySideTables:
 
     def drop_session(self, name: str) -> None:
         self._sessions.pop(name, None)
+        if self.events.leave_groups(name):
+            self.notifications.events = True  # its buckets are free
         self._find_first_death()
 
     def is_dead(self, name: str) -> bool:

@@ -38,6 +38,7 @@ from onthedot.stores.contract import (
 from onthedot.stores.hint_streams import HintHub
 from onthedot.stores.memory import reads
 from onthedot.stores.memory.change_log import ChangeLog
+from onthedot.stores.memory.outbox import MemoryOutbox
 from onthedot.stores.memory.tables import MemoryTables
 from onthedot.stores.rules import (
     claim as claim_rules,
@@ -52,7 +53,7 @@ from onthedot.stores.rules import (
 from onthedot.stores.rules.notifications import Notifications
 
 
-class MemoryStore:
+class MemoryStore(MemoryOutbox):
     """Dicts and queues under one lock. It ends with its process and may be called from any thread.
 
     >>> import asyncio
@@ -261,6 +262,10 @@ class MemoryStore:
             self._hints.notify(session, ended=uuids)
         for session, uuids in notifications.new_items.items():
             self._hints.notify(session, new_items=uuids)
+        if notifications.events:
+            for session in self._tables.events.members():
+                if session != notifications.caller:
+                    self._hints.notify(session, events=True)
 
 
 class _Call:

@@ -34,6 +34,7 @@ from onthedot.stores.memory.ordered_queue import OrderedQueue
 from onthedot.stores.memory.side_tables import ResultTable
 from onthedot.stores.rules.insert import add, new_record
 from onthedot.stores.rules.lanes import release_capacity
+from onthedot.stores.rules.outbox import publish
 from onthedot.stores.rules.places import due_in, end_as_chore
 from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, alarm_of, ended, with_history, with_state
 from onthedot.stores.rules.settle import late_verdict, requeue_outcome, suspend
@@ -370,6 +371,8 @@ class MemoryTables(MemoryCounterTables):
             release_capacity(self, record)
         if outcome.effects is not None:
             add(self, outcome.effects.tasks)
+            if outcome.effects.events:
+                publish(self, outcome.effects.events)
         return "ok"
 
     def _end_lease(self, record: Record, claim: ClaimEntry) -> None:

@@ -26,6 +26,7 @@ class Notifications(Struct):
     cancel_requests: list[CancelRequest] = []
     ended: dict[str, list[str]] = {}  # policy.reply_to, or a subscriber → uuids
     new_items: dict[str, list[str]] = {}  # subscriber → uuids
+    events: bool = False  # there are events to relay or to read, or buckets to own
     session_joined: bool = False  # other processes must watch it
 
     def __bool__(self) -> bool:
@@ -37,6 +38,7 @@ class Notifications(Struct):
             or self.cancel_requests
             or self.ended
             or self.new_items
+            or self.events
             or self.session_joined
         )
 
@@ -49,4 +51,5 @@ class Notifications(Struct):
         self.cancel_requests.clear()
         self.ended.clear()
         self.new_items.clear()
+        self.events = False
         self.session_joined = False
