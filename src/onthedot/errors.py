@@ -6,7 +6,8 @@
     ├── DeclarationError (TypeError)     a definition that cannot work
     │   ├── DuplicateTask
     │   ├── BadSchedule
-    │   └── BadLimit
+    │   ├── BadLimit
+    │   └── BadEvent
     ├── ArgumentError (TypeError)        arguments that cannot be stored as they are
     ├── TaskError                        how a task ended, or what is missing of it
     │   ├── TaskFailed
@@ -24,7 +25,8 @@
     │   ├── StoreFull                    not stored
     │   │   └── SourceFrozen             new batches of a task are not accepted now
     │   └── StoreRefused                 a person must change something: schema, login, script, policy
-    └── SchedulerStateError              start or stop at the wrong moment
+    ├── SchedulerStateError              start or stop at the wrong moment
+    └── Expired (TimeoutError)           not all expected events came in time
 
     TaskControl (BaseException)          raised by a task to choose its outcome; `except Exception` does not catch it
     ├── Retry(after=None, reason="")     run again, counted
@@ -37,10 +39,13 @@ A wait that exceeds its timeout raises the builtin ``TimeoutError``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from onthedot.events.event import Event
 
 
 class OnTheDotError(Exception):
@@ -61,6 +66,10 @@ class BadSchedule(DeclarationError):
 
 class BadLimit(DeclarationError):
     """A limit that cannot be read, or that no task could ever pass."""
+
+
+class BadEvent(DeclarationError):
+    """An event, or an expectation of events, that cannot be as it is declared: its type, a field, a topic."""
 
 
 class ArgumentError(OnTheDotError, TypeError):
@@ -272,6 +281,28 @@ class StoreRefused(StoreError):
 
 class SchedulerStateError(OnTheDotError):
     """start() or stop() was called in a state that does not allow it."""
+
+
+class Expired(OnTheDotError, TimeoutError):
+    """Not all events that a resume handle expects came in time.
+
+    Args:
+        events: those that came, in order of arrival.
+        missing: how many are missing, by the types of which each would count.
+
+    >>> str(Expired([], {("Shop.Order.Paid", "Shop.Order.Cancelled"): 2}))
+    'not all expected events came in time: 2 of Shop.Order.Paid or Shop.Order.Cancelled are missing; 0 came'
+    """
+
+    def __init__(self, events: Sequence[Event[Any]], missing: Mapping[tuple[str, ...], int]) -> None:
+        super().__init__(events, missing)
+        self.events: list[Event[Any]] = list(events)
+        self.missing: dict[tuple[str, ...], int] = dict(missing)
+
+    def __str__(self) -> str:
+        missing = ", ".join(f"{count} of {' or '.join(types)}" for types, count in self.missing.items())
+        verb = "is" if sum(self.missing.values()) == 1 else "are"
+        return f"not all expected events came in time: {missing} {verb} missing; {len(self.events)} came"
 
 
 class TaskControl(BaseException):

@@ -14,7 +14,7 @@ from typing import Any, is_typeddict
 import pytest
 
 import onthedot
-from onthedot import mq, testing
+from onthedot import events, mq, testing
 from onthedot.api.batches import Batches, SyncBatches
 from onthedot.api.functions import Call, Enqueuer, NamedTask, ScheduledFunction
 from onthedot.api.operations import AppOperations, LimitChange, SyncOperations
@@ -35,6 +35,7 @@ from onthedot.operations.workers import WorkerInfo
 from tests.support.source_files import ROOT, syntax_tree
 
 PUBLIC = {name: getattr(onthedot, name) for name in onthedot.__all__}
+PUBLIC |= {f"events.{name}": getattr(events, name) for name in events.__all__}
 PUBLIC |= {f"mq.{name}": getattr(mq, name) for name in mq.__all__}
 PUBLIC |= {f"testing.{name}": getattr(testing, name) for name in testing.__all__}
 """Names that users import."""

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import onthedot
-from onthedot import errors, mq
+from onthedot import errors, events, mq
 
 NAMES = """
     App TaskOptions TaskFunction TaskHandle AsyncTaskHandle TaskContext current_task as_completed
@@ -17,9 +17,9 @@ NAMES = """
     get_scheduler start_scheduler stop_scheduler get_scheduler_status
     IntervalSchedule CronSchedule DailySchedule OnceSchedule Rate AtMost
     Retry Snooze Reject Cancel Signal
-    OnTheDotError DeclarationError DuplicateTask BadSchedule BadLimit ArgumentError TaskError TaskFailed TaskCancelled
-    TaskTimeout WorkerDied TaskNotFound ResultExpired ResultNotStored StepChanged StreamRestarted StoreError
-    StoreUnavailable StoreBusy StoreFull SourceFrozen StoreRefused SchedulerStateError
+    OnTheDotError DeclarationError DuplicateTask BadSchedule BadLimit BadEvent ArgumentError TaskError TaskFailed
+    TaskCancelled TaskTimeout WorkerDied TaskNotFound ResultExpired ResultNotStored StepChanged StreamRestarted
+    StoreError StoreUnavailable StoreBusy StoreFull SourceFrozen StoreRefused SchedulerStateError Expired
     Batch SyncBatch BatchPolicy BatchProgress BatchResult Dedup Part SizeTable
 """.split()  # noqa: SIM905 -- read and compared as a block
 
@@ -29,6 +29,7 @@ BASES = {
     "DuplicateTask": ["DeclarationError"],
     "BadSchedule": ["DeclarationError"],
     "BadLimit": ["DeclarationError"],
+    "BadEvent": ["DeclarationError"],
     "ArgumentError": ["OnTheDotError", "TypeError"],
     "TaskError": ["OnTheDotError"],
     "TaskFailed": ["TaskError"],
@@ -47,6 +48,7 @@ BASES = {
     "SourceFrozen": ["StoreFull"],
     "StoreRefused": ["StoreError"],
     "SchedulerStateError": ["OnTheDotError"],
+    "Expired": ["OnTheDotError", "TimeoutError"],
     "TaskControl": ["BaseException"],
     "Retry": ["TaskControl"],
     "Snooze": ["TaskControl"],
@@ -93,6 +95,10 @@ def test_names_and_defaults_of_the_message_queue_are_frozen() -> None:
         "delay_fallback_interval": 10, "message_ttl": 86_400, "processing_timeout": 180, "handler_timeout": 60,
         "max_retries": 3, "monitor_interval": 30,
     }  # fmt: skip
+
+
+def test_names_of_events_are_frozen() -> None:
+    assert sorted(events.__all__) == ["Event", "event_id"]
 
 
 def test_error_tree_is_frozen() -> None:

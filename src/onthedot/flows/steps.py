@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Callable, Collection, Coroutine, Generator, Mapping
 from concurrent.futures import wait
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from onthedot.clock.durations import Duration
@@ -22,7 +21,8 @@ from onthedot.flows.children import Children
 from onthedot.flows.journal import StepJournal, StepRequest, check_step_name
 from onthedot.flows.waits import Waits
 from onthedot.model.context import RunState
-from onthedot.model.saved_steps import SavedStep, from_raw, to_raw
+from onthedot.model.event_origin import inside_step
+from onthedot.model.saved_steps import SavedStep, from_raw, step_name, to_raw
 from onthedot.model.signals import Signal
 from onthedot.observability.events import Observer
 from onthedot.stores.contract import Store
@@ -31,8 +31,6 @@ T = TypeVar("T")
 
 _CAPS = Caps(result=1 << 20)
 _POLL = 0.1  # seconds between two looks at the cancel of a thread that waits for the store
-
-_inside_step: ContextVar[str] = ContextVar("onthedot_step")
 
 
 class DurableRuns:
@@ -103,7 +101,7 @@ class DurableRun:
         if saved is not None:
             return self._decode(request, codec, saved)
         with self._progress(request):
-            with self._calling(name, request):
+            with self._calling(request):
                 value = function(*args, **kwargs)
                 if inspect.isawaitable(value):
                     value = await value
@@ -130,7 +128,7 @@ class DurableRun:
         if saved is not None:
             return self._decode(request, codec, saved)
         with self._progress(request):
-            with self._calling(name, request):
+            with self._calling(request):
                 value = function(*args, **kwargs)
             if inspect.iscoroutine(value):
                 value.close()
@@ -154,9 +152,11 @@ class DurableRun:
         return self._journal.request(name)
 
     def _check_not_inside(self, what: str) -> None:
-        outer = _inside_step.get("")
+        outer = inside_step.get()
         if outer:
-            raise RuntimeError(f"{what} inside of step {outer!r}: its result is one value; call the function directly")
+            raise RuntimeError(
+                f"{what} inside of step {step_name(outer)!r}: its result is one value; call the function directly"
+            )
 
     @contextmanager
     def _progress(self, request: StepRequest) -> Generator[None, None, None]:
@@ -167,15 +167,15 @@ class DurableRun:
             del self._running[request]
 
     @contextmanager
-    def _calling(self, name: str, request: StepRequest) -> Generator[None, None, None]:
-        token = _inside_step.set(name)
+    def _calling(self, request: StepRequest) -> Generator[None, None, None]:
+        token = inside_step.set(request.key)
         try:
             yield
         except Exception as error:
             self._journal.add_error(request, error)
             raise
         finally:
-            _inside_step.reset(token)
+            inside_step.reset(token)
 
     def _encode(self, request: StepRequest, codec: ResultCodec, value: object) -> SavedStep:
         """A result that cannot be saved ends the task: its effect has happened, and a retry would repeat it."""

@@ -17,6 +17,7 @@ from onthedot.codec.task_failure import TaskFailure
 from onthedot.errors import TaskCancelled
 from onthedot.model.durable_context import DurableContext, DurableRunProtocol, SyncDurableContext
 from onthedot.model.error_policy import LeaseLost
+from onthedot.model.event_origin import EventOrigin
 from onthedot.model.flow_names import MEMBER_KEEP
 from onthedot.model.streams import StreamRunProtocol
 from onthedot.stores.contract import Completed, Effects
@@ -87,6 +88,7 @@ class RunState(Struct, eq=False):
     stream: StreamRunProtocol | None = None  # None: its function is no async generator
     arguments: Mapping[str, Any] = MappingProxyType({})  # until the body is decoded
     headers: Headers = NO_HEADERS
+    event_origin: EventOrigin | None = None  # None: it has made no event, and handles none
     _context: TaskContext | None = None
 
     @property
@@ -368,6 +370,19 @@ def running_task() -> TaskContext | None:
     if run is None:
         return None
     return run.context
+
+
+def current_event_origin() -> EventOrigin | None:
+    """Where an event comes from that is made here; None outside of a task."""
+    run = current_run()
+    if run is None:
+        return None
+    if run.event_origin is None:
+        correlation_id = (run.headers.metadata or {}).get("correlation_id")
+        if not isinstance(correlation_id, str):
+            correlation_id = None
+        run.event_origin = EventOrigin(run.record.uuid, run.record.history.earlier, correlation_id=correlation_id)
+    return run.event_origin
 
 
 def current_run() -> RunState | None:

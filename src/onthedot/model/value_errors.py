@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onthedot.errors import ArgumentError, DeclarationError
+from onthedot.errors import ArgumentError, BadEvent, DeclarationError
 
 
 class SettingError(DeclarationError, ValueError):
@@ -11,3 +11,7 @@ class SettingError(DeclarationError, ValueError):
 
 class InvalidOption(ArgumentError, ValueError):
     """The error of a call option. It is a ValueError, too, as of every naive datetime."""
+
+
+class BadEventField(BadEvent, ValueError):
+    """The error of a field of an event whose value is out of range."""
