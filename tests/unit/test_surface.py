@@ -8,6 +8,7 @@ import pytest
 
 import onthedot
 from onthedot import errors, events, mq
+from onthedot.integrations import fastapi
 
 NAMES = """
     App TaskOptions TaskFunction TaskHandle AsyncTaskHandle TaskContext current_task as_completed
@@ -99,6 +100,10 @@ def test_names_and_defaults_of_the_message_queue_are_frozen() -> None:
 
 def test_names_of_events_are_frozen() -> None:
     assert sorted(events.__all__) == ["Event", "event_id"]
+
+
+def test_names_of_the_fastapi_integration_are_frozen() -> None:
+    assert fastapi.__all__ == ["accepted", "lifespan", "sse", "status"]
 
 
 def test_error_tree_is_frozen() -> None:
