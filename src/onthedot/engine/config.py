@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
+
+from onthedot.stores.contract import Effects, Ended, Record
+
+OnFailed: TypeAlias = Callable[[Record, Ended], Effects]
+"""The effect factory for tasks that end as failed, or expire. It reads the record only, and does no I/O."""
 
 
 @dataclass(frozen=True)
 class WorkerConfig:
-    """Values only; collaborators are arguments of `Worker`."""
+    """Values, and a function of them; collaborators are arguments of `Worker`."""
 
     slots: Mapping[str, int]  # by executor
     lease_ms: int | None = None  # of the session; None: the store notices a death by itself
@@ -19,3 +25,4 @@ class WorkerConfig:
     claim_batch: int | None = None  # most tasks per claim; None: as many as there are free slots
     poll_interval: float = 10_000  # ms
     max_retained: int = 1_000_000  # ended tasks that the store keeps
+    on_failed: OnFailed | None = None  # also for sources whose code is elsewhere: a chore may end here

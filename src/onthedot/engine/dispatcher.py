@@ -79,7 +79,7 @@ class Dispatcher:
                 outcome = self.linked.adjust(record, outcome)
             if record.uuid in effects:
                 outcome = replace(outcome, effects=effects[record.uuid])
-            self.outcomes.add((outcome, None))
+            self.outcomes.add((self.runner.failure_effects.attach(record, outcome), None))
             ended.append(record)
         self.observer.chores_ended(ended)
 

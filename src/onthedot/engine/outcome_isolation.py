@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from onthedot.clock.protocol import Clock
 from onthedot.engine.chores import KEEP_FAILED
+from onthedot.engine.failure_effects import FailureEffects
 from onthedot.engine.outcome_buffer import Entry, OutcomeBuffer
 from onthedot.engine.session import WorkerSession
 from onthedot.errors import StoreError
 from onthedot.model.failures import encode_reason
 from onthedot.observability.events import Observer
-from onthedot.stores.contract import Ended, Store
+from onthedot.stores.contract import Ended, Outcome, Store
 
 
 @dataclass(eq=False)
@@ -27,6 +30,7 @@ class OutcomeIsolation:
     outcomes: OutcomeBuffer
     clock: Clock
     observer: Observer
+    failure_effects: FailureEffects
 
     async def settle(self) -> bool:
         """Settles the outcomes of the buffer in halves. True: one could not be stored, and its task ended as failed.
@@ -61,6 +65,33 @@ class OutcomeIsolation:
         self.observer.tasks_settled(entries, turn.verdicts, self.clock.now())
 
     async def _fail(self, entry: Entry, error: Exception) -> Entry:
+        """Settles the first end that the store takes; if it takes none, the error is raised."""
+        ends = self._ends(entry, error)
+        while True:
+            ended: Entry = (ends.pop(0), entry[1])
+            try:
+                await self._send([ended])
+            except StoreError:
+                raise
+            except Exception:
+                if ends:  # its effects may be the cause
+                    continue
+                raise
+            self.observer.outcome_not_stored(entry, error)
+            return ended
+
+    def _ends(self, entry: Entry, error: Exception) -> list[Outcome]:
+        """In place of an outcome that cannot be stored, the best one first."""
+        outcome, run = entry
+        if isinstance(outcome, Ended) and outcome.effects is not None:
+            return [replace(outcome, effects=None), self._failed(entry, error)]
+        failed = self._failed(entry, error)
+        if run is None:
+            return [failed]
+        best = self.failure_effects.attach(run.record, failed)
+        return [failed] if best is failed else [best, failed]
+
+    def _failed(self, entry: Entry, error: Exception) -> Ended:
         outcome, run = entry
         keep = KEEP_FAILED
         attempt = 1
@@ -69,10 +100,7 @@ class OutcomeIsolation:
             attempt = run.record.attempt
         reason = f"its outcome cannot be stored: {type(error).__name__}: {error}"
         failure = encode_reason(reason, attempt, error_type="OutcomeNotStored")
-        failed: Entry = (Ended(outcome.lease, "failed", failure, keep), run)
-        await self._send([failed])
-        self.observer.outcome_not_stored(entry, error)
-        return failed
+        return Ended(outcome.lease, "failed", failure, keep)
 
 
 def _halves(entries: Sequence[Entry]) -> list[Sequence[Entry]]:

@@ -17,6 +17,8 @@ from msgspec.structs import replace
 from onthedot.clock.protocol import Clock
 from onthedot.clock.wakeup import WakeUp
 from onthedot.codec.body import Undecodable
+from onthedot.engine.config import OnFailed
+from onthedot.engine.failure_effects import FailureEffects
 from onthedot.engine.linked_tasks import LinkedTasks, NotPrepared
 from onthedot.engine.outcome_buffer import OutcomeBuffer
 from onthedot.engine.run import Run, StopCause
@@ -28,7 +30,7 @@ from onthedot.model.context import TaskContext, reset_current, set_current
 from onthedot.model.error_policy import cancelled_outcome, failed_outcome, outcome_for_error
 from onthedot.model.failures import NOT_STORED, is_a
 from onthedot.observability.events import Observer
-from onthedot.stores.contract import Lease, Outcome, Requeued
+from onthedot.stores.contract import Ended, Lease, Outcome, Requeued
 
 Around: TypeAlias = Callable[[TaskContext, Callable[[], Awaitable[object]]], Awaitable[object]]
 
@@ -60,6 +62,7 @@ class Runner:
     outcomes: OutcomeBuffer
     is_fenced: Callable[[], bool]
     linked: LinkedTasks | None = None
+    on_failed: OnFailed | None = None
 
     def __post_init__(self) -> None:
         self._queue: deque[Run] = deque()
@@ -67,6 +70,7 @@ class Runner:
         self._is_server_due = False
         self._early_cancels: dict[str, str] = {}  # uuid → reason
         self.runs: dict[str, Run] = {}
+        self.failure_effects: FailureEffects = FailureEffects(self.on_failed, self.observer)  # also for chores
 
     def start(self, runs: Sequence[Run]) -> None:
         for run in runs:
@@ -140,7 +144,7 @@ class Runner:
         outcome = self._outcome_of_stop(run)
         if run.record.links is not None:
             outcome = self._adjusted(run, outcome)
-        self.outcomes.add((outcome, run))
+        self.outcomes.add((self.failure_effects.attach(run.record, outcome), run))
         self.wakeup.set()
 
     def abandon_running(self) -> None:
@@ -280,6 +284,8 @@ class Runner:
             if run.record.links is not None:
                 outcome = self._adjusted(run, outcome)
                 self.slots.expect_end_of_wait()
+            if type(outcome) is Ended:
+                outcome = self.failure_effects.attach(run.record, outcome)
             self.outcomes.add((outcome, run))
         self.wakeup.set()
 

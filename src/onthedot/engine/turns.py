@@ -40,7 +40,9 @@ class Turns:
 
     def __post_init__(self) -> None:
         self._store_clock = StoreClock(self.observer)
-        self._isolation = OutcomeIsolation(self.store, self.session, self.outcomes, self.clock, self.observer)
+        self._isolation = OutcomeIsolation(
+            self.store, self.session, self.outcomes, self.clock, self.observer, self.runner.failure_effects
+        )
         self._polled_at = self.clock.now()
         self._sent_number = 0  # of the last claim request, answered or not
         self.next_alarm: float | None = None  # of any kind, by this process's clock

@@ -83,9 +83,11 @@ class Worker:
         self.last_error: BaseException | None = None
         self.idle: asyncio.Event = asyncio.Event()  # nothing to do before the next alarm
         wakeup = WakeUp(clock)
-        outcomes = OutcomeBuffer()
-        slots = Slots(sources, config.slots, one_pool=config.one_pool, claim_batch=config.claim_batch)
-        runner = Runner(middleware, clock, random, observer, wakeup, slots, outcomes, self._is_fenced, linked)
+        outcomes = self._outcomes = OutcomeBuffer()
+        slots = self._slots = Slots(sources, config.slots, one_pool=config.one_pool, claim_batch=config.claim_batch)
+        runner = self._runner = Runner(
+            middleware, clock, random, observer, wakeup, slots, outcomes, self._is_fenced, linked, config.on_failed
+        )
         reports = TaskReports(store, runner, wakeup, observer, task_log, new_durable_run, linked, new_stream_run)
         session = WorkerSession(
             config, store, sources, schedules, clock, observer, new_uuid, heartbeat_runner, heartbeat_delegate
@@ -94,9 +96,6 @@ class Worker:
         found = find_capability(store, HasHandoff)
         if found is not None:
             handoff = Handoff(config, found, sources, session, slots, runner, outcomes, wakeup, self._start_handed_off)
-        self._outcomes = outcomes
-        self._slots = slots
-        self._runner = runner
         self._turns = Turns(
             config, store, sources, session, slots, runner, outcomes, reports, handoff, clock, observer, on_turn
         )

@@ -74,6 +74,9 @@ class Observer:
     def outcome_not_stored(self, settled: Settled, error: Exception) -> None:
         """The store could not keep the outcome of a run, so its task has ended as failed."""
 
+    def effects_not_made(self, record: Record, error: Exception) -> None:
+        """A task ends as failed without the effects that this should have, such as a dead letter."""
+
     def outcomes_dropped(self, count: int) -> None:
         """The worker has stopped while the store could not be reached."""
 

@@ -289,6 +289,12 @@ class LogObserver(Observer):
             "[fail] task %s: its outcome cannot be stored: %s", outcome.lease.uuid, error, exc_info=error, extra=fields
         )
 
+    def effects_not_made(self, record: Record, error: Exception) -> None:
+        self.task.error(
+            "[fail] task %s (%s) ends without the effects of its failure: %s",
+            record.uuid, record.source, error, exc_info=error, extra=self._fields(record),
+        )  # fmt: skip
+
     def outcomes_dropped(self, count: int) -> None:
         self.scheduler.error("stopped although %d outcomes could not be written; these tasks will be run again", count)
 

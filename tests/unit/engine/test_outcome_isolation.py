@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from onthedot import App
 from onthedot.clock.manual import ManualClock
+from onthedot.engine.failure_effects import FailureEffects
 from onthedot.engine.outcome_buffer import Entry, OutcomeBuffer
 from onthedot.engine.outcome_isolation import OutcomeIsolation
 from onthedot.errors import ArgumentError, StoreUnavailable
@@ -25,12 +27,18 @@ from onthedot.stores.contract import (
     Lease,
     NewTask,
     Outcome,
+    Policy,
+    Record,
     TurnResult,
 )
 from onthedot.stores.memory import MemoryStore
 from tests.support.waits import SOON, until
 
 BAD = NewTask("019b0000-0000-7000-8000-000000000001", "child", b"", unique="file-\udcff")  # a lone surrogate
+
+REFUSED = Effects((BAD,))
+TAKEN = Effects((NewTask("019b0000-0000-7000-8000-000000000003", "child", b""),))
+RECORD = Record("u0", "child", b"", Policy(), None, None, 0, 0, 0, "running")
 
 
 class StrictMemoryStore(MemoryStore):
@@ -107,8 +115,10 @@ class PickyStore:
         self.calls += 1
         if (error := self.fails_at.get(self.calls) or self.down) is not None:
             raise error
-        if any(isinstance(outcome, Completed) and outcome.result in self.refused for outcome in outcomes):
-            raise ArgumentError("the key is too long")
+        for outcome in outcomes:
+            refused = isinstance(outcome, Completed) and outcome.result in self.refused
+            if refused or outcome.effects == REFUSED:
+                raise ArgumentError("the key is too long")
         self.settled += outcomes
         return TurnResult(["ok"] * len(outcomes))
 
@@ -127,12 +137,19 @@ class Recorder(Observer):
 
 
 class Isolated:
-    def __init__(self, refused: set[int]) -> None:
+    """effects: of every failed end."""
+
+    def __init__(self, refused: set[int], effects: Effects | None = None) -> None:
         self.store = PickyStore({b"%d" % number for number in refused})
         self.observer = Recorder()
         self.outcomes = OutcomeBuffer()
         self.isolation = OutcomeIsolation(
-            cast("Any", self.store), cast("Any", _Session()), self.outcomes, ManualClock(), self.observer
+            cast("Any", self.store),
+            cast("Any", _Session()),
+            self.outcomes,
+            ManualClock(),
+            self.observer,
+            FailureEffects(None if effects is None else lambda record, ended: effects, self.observer),
         )
 
 
@@ -198,3 +215,45 @@ async def test_outcomes_that_can_be_stored_are_not_the_cause() -> None:
     assert not await it.isolation.settle()
     assert it.observer.settled == ["u0", "u1", "u2"]
     assert it.outcomes.take() == entries(3)
+
+
+class _Run:
+    """As much of a run as isolation reads."""
+
+    record = RECORD
+
+    class source:
+        class options:
+            keep_failed = 1000
+
+
+async def settle_refused(effects: Effects) -> Outcome:
+    """The end of a run whose result cannot be stored, if `on_failed` makes these effects."""
+    it = Isolated({0}, effects)
+    [(outcome, _)] = entries(1)
+    it.outcomes.put_back([(outcome, cast("Any", _Run()))])
+    assert await it.isolation.settle()
+    assert it.observer.refused == ["u0"]
+    [end] = it.store.settled
+    return end
+
+
+async def test_end_of_an_outcome_that_cannot_be_stored_has_the_effects_of_a_failure() -> None:
+    end = await settle_refused(TAKEN)
+    assert isinstance(end, Ended)
+    assert (end.state, end.effects) == ("failed", TAKEN)
+
+
+async def test_effects_of_a_failure_that_cannot_be_stored_do_not_keep_the_task_from_ending() -> None:
+    end = await settle_refused(REFUSED)
+    assert isinstance(end, Ended)
+    assert (end.state, end.effects) == ("failed", None)
+
+
+async def test_failed_end_whose_effects_cannot_be_stored_keeps_its_error() -> None:
+    it = Isolated(set())
+    failed = Ended(Lease("u0", 1, "w"), "failed", b'{"type":"ValueError","message":"no such order"}', 1000, REFUSED)
+    it.outcomes.put_back([(failed, None)])
+    assert await it.isolation.settle()
+    assert it.store.settled == [replace(failed, effects=None)]
+    assert it.observer.refused == ["u0"]
