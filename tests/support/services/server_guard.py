@@ -5,6 +5,8 @@ python server_guard.py COMMAND …
 
 from __future__ import annotations
 
+import contextlib
+import os
 import select
 import signal
 import subprocess
@@ -18,12 +20,18 @@ def main(command: list[str]) -> int:
     while not select.select([0], [], [], 0.05)[0]:
         if server.poll() is not None:  # it failed to start, or has ended by itself
             return server.returncode
-    server.terminate()
+    _signal(server, signal.SIGTERM)
     try:
         return server.wait(10)
     except subprocess.TimeoutExpired:
-        server.kill()
+        _signal(server, signal.SIGKILL)
         return server.wait()
+
+
+def _signal(server: subprocess.Popen[bytes], number: int) -> None:
+    """With its children: it leads a process group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(server.pid, number)
 
 
 if __name__ == "__main__":
