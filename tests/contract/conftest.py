@@ -70,7 +70,6 @@ WITHOUT = {
     ),
     "memory": ("undecodable", "claim_entries"),  # it keeps objects, which are always readable
     **dict.fromkeys(("redis", "limited"), EVENTS),  # a cache of tasks has no transaction of the user to join
-    "sqlite": EVENTS,
     **dict.fromkeys(("postgres", "pooled"), EVENTS),
 }  # facets that a kind does not implement
 VERSIONED = (

@@ -33,6 +33,6 @@ def layout(source: Path, store: str) -> tuple[str, str]:
     if not (folder / "schema.py").exists():
         return "", ""  # Redis: records and scripts come from the client
     version = re.search(r"^VERSION = (\d+)", (folder / "schema.py").read_text("utf-8"), re.MULTILINE)
-    files = [folder / "schema.sql", *sorted(folder.glob("functions/*.sql"))]
+    files = [*sorted(folder.glob("*schema.sql")), *sorted(folder.glob("functions/*.sql"))]
     text = "".join(file.read_text("utf-8") for file in files)
     return version[1] if version else "", sha256(text.encode()).hexdigest()[:12]

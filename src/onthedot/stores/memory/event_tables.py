@@ -19,6 +19,7 @@ from onthedot.stores.contract import (
     OutboxState,
     TopicState,
 )
+from onthedot.stores.rules.filters import check_event_filters, event_fits
 from onthedot.stores.rules.outbox import as_seen, is_over
 
 
@@ -199,7 +200,8 @@ class MemoryEventTables:
     # -- reads
 
     def find(self, where: Mapping[str, str], after: int, limit: int) -> list[OutboxEvent]:
-        found = [stored for seq, stored in self._by_seq.items() if seq > after and _fits(stored, where)]
+        check_event_filters(where)
+        found = [stored for seq, stored in self._by_seq.items() if seq > after and event_fits(stored, where)]
         return found[:limit]
 
     def state(self, now: float) -> OutboxState:
@@ -269,18 +271,6 @@ class MemoryEventTables:
             if not self._arrivals[arrival.correlation_id]:
                 del self._arrivals[arrival.correlation_id]
         return len(old)
-
-
-def _fits(stored: OutboxEvent, where: Mapping[str, str]) -> bool:
-    event = stored.event
-    fields = {
-        "id": event.id,
-        "status": stored.status,
-        "topic": event.topic,
-        "key": event.key,
-        "correlation": event.correlation_id,
-    }
-    return all(fields[name] == value for name, value in where.items())
 
 
 def _is_over(stored: OutboxEvent, before: float) -> bool:

@@ -1,10 +1,10 @@
-"""Filters of `find`: the same names, and the same meaning, in every store."""
+"""Filters of `find` and `find_events`: the same names, and the same meaning, in every store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from onthedot.stores.contract import Record
+from onthedot.stores.contract import OutboxEvent, Record
 
 
 def _belongs_to(record: Record, flow: str) -> bool:
@@ -26,11 +26,31 @@ FILTERS: dict[str, Callable[[Record, str], bool]] = {
     "until": lambda record, value: record.added < int(value),
 }
 
+EVENT_FILTERS: dict[str, Callable[[OutboxEvent], str | None]] = {
+    "id": lambda stored: stored.event.id,
+    "status": lambda stored: stored.status,
+    "topic": lambda stored: stored.event.topic,
+    "key": lambda stored: stored.event.key,
+    "correlation": lambda stored: stored.event.correlation_id,
+}
+
 
 def check(where: Mapping[str, str]) -> None:
-    if unknown := where.keys() - FILTERS.keys():
-        raise ValueError(f"cannot filter by {', '.join(sorted(unknown))}; known: {', '.join(FILTERS)}")
+    _check_known(where, FILTERS)
+
+
+def check_event_filters(where: Mapping[str, str]) -> None:
+    _check_known(where, EVENT_FILTERS)
+
+
+def _check_known(where: Mapping[str, str], filters: Mapping[str, object]) -> None:
+    if unknown := where.keys() - filters.keys():
+        raise ValueError(f"cannot filter by {', '.join(sorted(unknown))}; known: {', '.join(filters)}")
 
 
 def fits(record: Record, where: Mapping[str, str]) -> bool:
     return all(FILTERS[name](record, value) for name, value in where.items())
+
+
+def event_fits(stored: OutboxEvent, where: Mapping[str, str]) -> bool:
+    return all(EVENT_FILTERS[name](stored) == value for name, value in where.items())

@@ -32,11 +32,12 @@ class SessionNotification(msgspec.Struct):
     ended: list[str] = msgspec.field(default_factory=list[str])
     new_items: list[str] = msgspec.field(default_factory=list[str])
     recheck: bool = False
+    events: bool = False
     session_joined: bool = False
 
     @property
     def has_hint(self) -> bool:
-        return bool(self.sources or self.cancel_requests or self.ended or self.new_items or self.recheck)
+        return bool(self.sources or self.cancel_requests or self.ended or self.new_items or self.recheck or self.events)
 
     def datagrams(self) -> Iterable[bytes]:
         cancels = self.cancel_requests
@@ -49,8 +50,10 @@ class SessionNotification(msgspec.Struct):
             *(SessionNotification(ended=names) for names in _parts(self.ended)),
             *(SessionNotification(new_items=names) for names in _parts(self.new_items)),
         ]
-        if self.recheck or self.session_joined:
-            parts.append(SessionNotification(recheck=self.recheck, session_joined=self.session_joined))
+        if self.recheck or self.events or self.session_joined:
+            parts.append(
+                SessionNotification(recheck=self.recheck, events=self.events, session_joined=self.session_joined)
+            )
         return map(msgspec.json.encode, parts)
 
 
@@ -166,13 +169,19 @@ class DatagramNotifier(HintHub):
 
     def notify_session(self, session: str, message: SessionNotification) -> None:
         self.notify(
-            session, message.sources, message.cancel_requests, message.ended, message.new_items, recheck=message.recheck
+            session,
+            message.sources,
+            message.cancel_requests,
+            message.ended,
+            message.new_items,
+            recheck=message.recheck,
+            events=message.events,
         )
 
     # -- send
 
-    def publish(self, calls: Sequence[Notifications], workers: Iterable[str]) -> None:
-        """Send what several calls have changed, in one notification per session."""
+    def publish(self, calls: Sequence[Notifications], workers: Iterable[str], members: Iterable[str]) -> None:
+        """Send what several calls have changed, in one notification per session. members: of groups for events."""
         by_session: defaultdict[str, SessionNotification] = defaultdict(SessionNotification)
         for call in calls:
             sources = call.woken | call.alarmed
@@ -189,6 +198,8 @@ class DatagramNotifier(HintHub):
                 by_session[session].ended += uuids
             for session, uuids in call.new_items.items():
                 by_session[session].new_items += uuids
+            for member in members if call.events else ():
+                by_session[member].events |= member != call.caller
         for session, message in by_session.items():
             if session not in self:
                 self.send_to(session, message)

@@ -1,5 +1,5 @@
 -- By stage: begin, add, places, lanes, alarms, chores, settle, claim, sessions, schedules, purge. Counters, signals and subscriptions
--- are in counter_queries.sql, reads in read_queries.sql.
+-- are in counter_queries.sql, events in event_queries.sql, reads in read_queries.sql.
 
 -- name: record
 task.uuid, task.source, task.body, task.policy, task.lane, task.unique_key, coalesce(history.due, task.due), task.seq,
@@ -14,10 +14,10 @@ SELECT name FROM sqlite_master WHERE name IN ('onthedot_app', 'onthedot_sequence
 SELECT version FROM onthedot_sequence;
 
 -- name: sequences
-SELECT seq, fence, moves, control, identity FROM onthedot_sequence;
+SELECT seq, fence, moves, control, identity, event_seq FROM onthedot_sequence;
 
 -- name: save_sequences
-UPDATE onthedot_sequence SET seq = ?, fence = ?, moves = ?, control = ?, identity = ?;
+UPDATE onthedot_sequence SET seq = ?, fence = ?, moves = ?, control = ?, identity = ?, event_seq = ?;
 
 -- name: app
 SELECT id FROM onthedot_app WHERE name = ?;
@@ -25,7 +25,8 @@ SELECT id FROM onthedot_app WHERE name = ?;
 -- name: apps
 SELECT name FROM onthedot_app WHERE id IN (
     SELECT app FROM onthedot_source UNION SELECT app FROM onthedot_session UNION SELECT app FROM onthedot_schedule
-) ORDER BY name;
+) OR EXISTS (SELECT 1 FROM onthedot_event_outbox AS event WHERE event.app = onthedot_app.id)
+OR EXISTS (SELECT 1 FROM onthedot_flow_resume_handles AS handle WHERE handle.app = onthedot_app.id) ORDER BY name;
 
 -- name: new_app
 INSERT OR IGNORE INTO onthedot_app (name) VALUES (?);

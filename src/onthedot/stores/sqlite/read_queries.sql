@@ -80,8 +80,8 @@ SELECT count(*) FROM (SELECT 1 FROM onthedot_parked WHERE app = ? AND lane = ? A
 -- name: all_schedules
 SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs, incoming FROM onthedot_schedule WHERE app = ?;
 
--- name: change_exists
-SELECT 1 FROM onthedot_change WHERE number = ?;
+-- name: has_committed
+SELECT moves >= ? AND event_seq >= ? FROM onthedot_sequence;
 
 -- name: changes
 SELECT number, at, moves FROM onthedot_change WHERE app = ? AND number > ? ORDER BY number LIMIT ?;

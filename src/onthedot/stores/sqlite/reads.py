@@ -34,6 +34,7 @@ from onthedot.stores.rules.filters import FILTERS, check
 from onthedot.stores.rules.position import blockers
 from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS
 from onthedot.stores.sqlite.errors import translate
+from onthedot.stores.sqlite.event_reads import SqliteEventReads
 from onthedot.stores.sqlite.files import may_write
 from onthedot.stores.sqlite.limits import SqliteLimitTable
 from onthedot.stores.sqlite.presence import is_gone
@@ -54,6 +55,7 @@ class SqliteReads:
         self._app = app
         self._is_gone = is_gone
         self.now: float = 0.0  # of the current request
+        self.events: SqliteEventReads = SqliteEventReads(db, app)
 
     def get(self, uuids: Sequence[str]) -> list[Record | None]:
         rows = self.db.execute(SQL["get"], (json_list(uuids), self._app))

@@ -6,12 +6,27 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from onthedot.stores.contract import NO_HISTORY, History, Limit, Links, Policy, Reason, Record, Schedule, State, Wait
+from onthedot.stores.contract import (
+    NO_HISTORY,
+    HandleRecord,
+    History,
+    Limit,
+    Links,
+    NewEvent,
+    OutboxEvent,
+    Policy,
+    Reason,
+    Record,
+    Schedule,
+    State,
+    Wait,
+)
 from onthedot.stores.links_json import links_of, wait_of, wait_text
 from onthedot.stores.policy_json import policy_of
 from onthedot.stores.rules.records import with_history, with_state
 
 Row = tuple[Any, ...]
+_EXPECTED = tuple[tuple[tuple[str, ...], int], ...]
 TASK_COLUMNS = 11  # of a TaskRow, before those of its history
 
 
@@ -148,6 +163,29 @@ def to_limit(row: Row) -> Limit:
 def to_schedule(row: Row) -> Schedule:
     name, rule, digest, next_at, rev, paused, last_at, runs, incoming = row
     return Schedule(name, rule, digest, next_at, rev, bool(paused), last_at, runs, bool(incoming))
+
+
+def to_event(row: Row) -> OutboxEvent:
+    """The columns of ``{event_columns}`` in event_queries.sql: those of a `NewEvent` are between seq and status."""
+    seq, *event, status, attempts, error, sent_at, position = row
+    return OutboxEvent(seq, NewEvent(*event), status, attempts, error, sent_at, position)
+
+
+def to_handle(row: Row) -> HandleRecord:
+    """The columns of ``{handle_columns}`` in event_queries.sql."""
+    handle_id, correlation_id, expected, target, status, created, expires_at, ended = row
+    types = msgspec.json.decode(expected, type=_EXPECTED)
+    return HandleRecord(
+        handle_id, correlation_id, types, target, expires_at - created, status, created, expires_at, ended
+    )
+
+
+def from_handle(handle: HandleRecord) -> Row:
+    """The parameters of `save_handle`, without the app."""
+    return (
+        handle.id, handle.correlation_id, json_list(handle.expected), handle.target, handle.status, handle.created,
+        handle.expires_at, handle.ended,
+    )  # fmt: skip
 
 
 def json_list(values: object) -> str:

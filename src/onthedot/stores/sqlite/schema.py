@@ -12,13 +12,25 @@ from onthedot.stores.sqlite.errors import translate
 from onthedot.stores.sqlite.files import create_database
 from onthedot.stores.sqlite.queries import SQL
 
-VERSION = 3
+VERSION = 4
 BUSY_MS = 250  # for another program's lock; then it is checked whether a call still waits
-_MIGRATIONS: dict[int, str] = {}  # from this version to the next; no release has an older version
+
+
+def _read(file: str) -> str:
+    return Path(__file__).with_name(file).read_text("utf-8")
+
+
+def _add_events() -> str:
+    return "ALTER TABLE onthedot_sequence ADD COLUMN event_seq INTEGER NOT NULL DEFAULT 0;\n" + _read(
+        "event_schema.sql"
+    )
+
+
+_MIGRATIONS: dict[int, Callable[[], str]] = {3: _add_events}  # from this version to the next
 
 
 def schema_text() -> str:
-    return Path(__file__).with_name("schema.sql").read_text("utf-8")
+    return _read("schema.sql") + "\n" + _read("event_schema.sql")
 
 
 def connect(path: str, factory: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
@@ -67,7 +79,7 @@ def migrate(db: sqlite3.Connection, path: str, *, auto: bool = True) -> None:
         return
     _check_auto(path, auto=auto)
     version = _version(db)
-    steps = [schema_text()] if version == 0 else [_MIGRATIONS[step] for step in range(version, VERSION)]
+    steps = [schema_text()] if version == 0 else [_MIGRATIONS[step]() for step in range(version, VERSION)]
     for statement in _statements("".join(steps)):
         db.execute(statement)
     db.execute("UPDATE onthedot_sequence SET version = ?", (VERSION,))

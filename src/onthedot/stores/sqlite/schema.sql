@@ -1,11 +1,12 @@
--- Version 3. Times are milliseconds since the epoch. Few indexes: each costs every task.
+-- Version 4; events are in event_schema.sql. Times are milliseconds since the epoch. Few indexes: each costs every task.
 -- The names have a prefix, since the file may be the user's own.
 
 CREATE TABLE onthedot_sequence (  -- one row: the last numbers given out; control grows with every limit and session
     one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER NOT NULL, identity TEXT NOT NULL,
-    seq INTEGER NOT NULL, fence INTEGER NOT NULL, moves INTEGER NOT NULL, control INTEGER NOT NULL
+    seq INTEGER NOT NULL, fence INTEGER NOT NULL, moves INTEGER NOT NULL, control INTEGER NOT NULL,
+    event_seq INTEGER NOT NULL DEFAULT 0
 );
-INSERT INTO onthedot_sequence VALUES (1, 3, lower(hex(randomblob(8))), 0, 0, 0, 0);
+INSERT INTO onthedot_sequence VALUES (1, 4, lower(hex(randomblob(8))), 0, 0, 0, 0, 0);
 
 CREATE TABLE onthedot_app (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE onthedot_source (id INTEGER PRIMARY KEY, app INTEGER NOT NULL, name TEXT NOT NULL, UNIQUE (app, name));

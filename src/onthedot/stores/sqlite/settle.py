@@ -17,6 +17,7 @@ from onthedot.stores.contract import (
     Effects,
     Ended,
     Lease,
+    NewEvent,
     NewTask,
     Outcome,
     Requeued,
@@ -26,6 +27,7 @@ from onthedot.stores.contract import (
 )
 from onthedot.stores.rules.insert import add
 from onthedot.stores.rules.lanes import release_capacity
+from onthedot.stores.rules.outbox import publish
 from onthedot.stores.rules.settle import late_verdict, requeue_outcome, suspend
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import ClaimRow, Row, TaskRow, is_suspect, json_list, row_links, row_policy
@@ -56,6 +58,7 @@ class SettleBatch:
         self._gathered: set[str] = set()  # uuids of tasks that are not written yet
         self._ends: list[_End] = []
         self._spawned: list[NewTask] = []
+        self._events: list[NewEvent] = []
 
     def run(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         """Up to an outcome whose new tasks may depend on a following task: they must find it leased."""
@@ -86,6 +89,9 @@ class SettleBatch:
         self.write()
         add(self._tables, self._spawned)
         self._spawned.clear()
+        if self._events:
+            publish(self._tables, self._events)
+            self._events.clear()
         return verdicts
 
     def _end_leases(self, outcomes: Sequence[Outcome], known: Sequence[_Known | None]) -> set[int]:
@@ -164,6 +170,7 @@ class SettleBatch:
             release_capacity(tables, record)
         if outcome.effects is not None:
             self._spawned += outcome.effects.tasks
+            self._events += outcome.effects.events
 
     def write(self) -> None:
         """Write what has gathered."""

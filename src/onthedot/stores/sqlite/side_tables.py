@@ -16,6 +16,7 @@ from onthedot.stores.contract import Lease, Limit, Note, Record, Schedule, State
 from onthedot.stores.rules.notifications import Notifications
 from onthedot.stores.rules.task_tables import SessionEntry, UniqueKey
 from onthedot.stores.sqlite.claim_numbers import ClaimNumbers, LastRequest
+from onthedot.stores.sqlite.event_tables import SqliteEventTables
 from onthedot.stores.sqlite.limits import SqliteLimitTable
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, TaskRow, json_list, to_record, to_schedule
@@ -25,13 +26,14 @@ _MAX_DEAD = 10_000  # how many dead names are remembered
 
 
 class Sequences(NamedTuple):
-    """The last numbers given out; `control` grows with every limit and session."""
+    """The last numbers given out; `control` grows with every limit, session and member of a group."""
 
     seq: int
     fence: int
     transitions: int
     control: int
     data_set: str  # the random id of the file's data
+    event_seq: int
 
 
 class TransactionState:
@@ -43,6 +45,7 @@ class TransactionState:
         self.app = app
         self.process: str = ""  # the writer sets it when it has one
         self.limits: SqliteLimitTable = SqliteLimitTable(db, self.app)
+        self.events: SqliteEventTables = SqliteEventTables(db, self.app)
         self.data_set: str = ""
         self.seq: int = 0
         self.fence: int = 0
@@ -57,7 +60,8 @@ class TransactionState:
         self._stored = Sequences(*self._run(SQL["sequences"]).fetchone())
         if self._stored.fence < self.fence or self._stored.data_set != self.data_set:
             self.forget()  # other data were restored into the file
-        self.seq, self.fence, self.transition_count, self.control, self.data_set = self._stored
+        self.seq, self.fence, self.transition_count, self.control, self.data_set, self.events.seq = self._stored
+        self.events.joins = 0
         self._claim_numbers.begin(self.data_set, self.fence)
         if self.control != self._loaded_control:
             self.limits.load()
@@ -70,7 +74,8 @@ class TransactionState:
             self.limits.forget()
         if self.transition_count != self._stored.transitions:
             self._run(SQL["trim_changes"], (self.transition_count - _MAX_TRANSITIONS,))
-        sequences = Sequences(self.seq, self.fence, self.transition_count, self.control, self.data_set)
+        self.control += self.events.joins
+        sequences = Sequences(self.seq, self.fence, self.transition_count, self.control, self.data_set, self.events.seq)
         if sequences != self._stored:
             self._run(SQL["save_sequences"], sequences)
         self._loaded_control = self.control
@@ -99,6 +104,7 @@ class TransactionState:
 
     def start_call(self, now: float, caller: str | None = None) -> None:
         self.now: float = now
+        self.events.now = now
         self.notifications: Notifications = Notifications(caller=caller)
         self.transitions: defaultdict[str, list[Any]] = defaultdict(list)  # state → seqs; "gone" → uuid, source, state
 
@@ -194,6 +200,8 @@ class SqliteSideTables(TransactionState):
     def drop_session(self, name: str) -> None:
         self._run(SQL["drop_session"], (self.app, name))
         self._claim_numbers.drop(name)
+        if self.events.leave_groups(name):
+            self.notifications.events = True  # its buckets are free
         self.control += 1
 
     def is_dead(self, name: str) -> bool:

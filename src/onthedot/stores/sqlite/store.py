@@ -50,6 +50,7 @@ from onthedot.stores.rules import (
     transfer as transfer_rules,
 )
 from onthedot.stores.sqlite.notifier import DatagramNotifier
+from onthedot.stores.sqlite.outbox import SqliteOutbox
 from onthedot.stores.sqlite.reads import ReaderThread, SqliteReads
 from onthedot.stores.sqlite.schema import is_ready
 from onthedot.stores.sqlite.tables import SqliteTables
@@ -75,7 +76,7 @@ class _Threads(NamedTuple):
     reader: ReaderThread
 
 
-class SqliteStore:
+class SqliteStore(SqliteOutbox):
     """Several apps may share a file: each sees its own tasks.
 
     >>> import asyncio, tempfile
@@ -158,10 +159,18 @@ class SqliteStore:
         return self._clock.now() + self._clock.wall_clock_jump()
 
     def _write(
-        self, work: Callable[[SqliteTables], T], session: str | None = None, *, at_commit: bool = False
+        self,
+        work: Callable[[SqliteTables], T],
+        session: str | None = None,
+        *,
+        at_commit: bool = False,
+        is_add: bool = False,
     ) -> Awaitable[T]:
-        """at_commit: answered before the fsync, since a worker repeats the call if a power cut reverts it."""
-        return self._open_threads.writer.ask(work, caller=session, at_commit=at_commit)
+        """at_commit: answered before the fsync, since a worker repeats the call if a power cut reverts it.
+
+        is_add: its caller does not wait for a disk that hangs.
+        """
+        return self._open_threads.writer.ask(work, caller=session, at_commit=at_commit, is_add=is_add)
 
     def read(self, work: Callable[[SqliteReads], T]) -> Awaitable[T]:
         """Run work on the reader thread."""
@@ -190,7 +199,7 @@ class SqliteStore:
             tables.now = now
             return insert_rules.add(tables, tasks)
 
-        return await self._open_threads.writer.ask(write, is_add=True)
+        return await self._write(write, is_add=True)
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
         def write(tables: SqliteTables) -> TurnResult:
@@ -308,12 +317,10 @@ class SqliteStore:
         return self._join(connection, lambda tables: tables.limits.records())
 
     def _join(self, connection: object, work: Callable[[SqliteTables], T]) -> T:
-        answer, notifications, number = join(
-            connection, self.path, self._name, self.earliest_now(), work, auto_schema=self._auto_schema
-        )
+        answer, call = join(connection, self.path, self._name, self.earliest_now(), work, auto_schema=self._auto_schema)
         with self._lock:
             threads = self._ensure_started()  # the next open finds them started
-        threads.writer.await_commit(number, notifications)
+        threads.writer.await_commit(call)
         return answer
 
     # -- around a fork

@@ -1,11 +1,11 @@
-"""Add and settle inside the caller's own transaction: both happen, or neither."""
+"""Add, settle and publish inside the caller's own transaction: both happen, or neither."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from onthedot.errors import StoreRefused
 from onthedot.stores.rules.notifications import Notifications
@@ -16,10 +16,18 @@ from onthedot.stores.sqlite.tables import SqliteTables
 T = TypeVar("T")
 
 
+class JoinedCall(NamedTuple):
+    """Notifications to send once the caller has committed, and the numbers of the file that show the commit."""
+
+    notifications: Notifications
+    transition_count: int
+    event_seq: int
+
+
 def join(
     given: object, path: str, name: str, now: float, work: Callable[[SqliteTables], T], *, auto_schema: bool
-) -> tuple[T, Notifications, int]:
-    """The answer, what to send once the caller has committed, and the change number that shows the commit.
+) -> tuple[T, JoinedCall]:
+    """The answer, and what is left to do after the commit.
 
     given: the caller's connection. A file without a schema gets it in the caller's transaction.
     """
@@ -54,7 +62,7 @@ def join(
     finally:
         connection.row_factory = row_factory
         connection.text_factory = text_factory
-    return answer, notifications, tables.transition_count
+    return answer, JoinedCall(notifications, tables.transition_count, tables.events.seq)
 
 
 def _sqlalchemy_connection(given: Any) -> Any:

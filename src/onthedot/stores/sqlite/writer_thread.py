@@ -29,8 +29,9 @@ from onthedot.stores.sqlite.presence import Presence
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.request_thread import Request, RequestThread, answer, inode
 from onthedot.stores.sqlite.rows import UndecodableRow
-from onthedot.stores.sqlite.schema import BUSY_MS, app_of, connect, prepare
+from onthedot.stores.sqlite.schema import BUSY_MS, app_of, connect, is_ready, prepare
 from onthedot.stores.sqlite.tables import SqliteTables
+from onthedot.stores.sqlite.transactions import JoinedCall
 from onthedot.stores.sqlite.undecodable import isolate
 
 _MAX_JOINED = 60.0  # seconds that a caller's transaction may take; later its tasks are found by the poll
@@ -39,11 +40,10 @@ _TRUNCATE = 8 << 20
 _STEP = 1 << 20
 
 
-class _JoinedCall(NamedTuple):
+class _Awaited(NamedTuple):
     """A call inside a caller's transaction, which is not committed yet."""
 
-    number: int  # of its entry in the change log
-    notifications: Notifications
+    call: JoinedCall
     give_up_at: float
 
 
@@ -56,10 +56,11 @@ class WriterThread(RequestThread[SqliteTables]):
         self._presence: Presence | None = None
         self._has_sessions = True  # this process may have sessions in the file
         self._workers: list[str] = []
+        self._members: list[str] = []  # sessions that relay or read events
         self._peers: dict[str, int | None] = {}  # other processes → pidfd, where there is one
         self._known_control = -1  # the control number whose sessions are known
         self._checked_peers = 0.0
-        self._joined: list[_JoinedCall] = []
+        self._joined: list[_Awaited] = []
         self._name = name
         self._now = now
         self._auto_schema = auto_schema
@@ -99,7 +100,7 @@ class WriterThread(RequestThread[SqliteTables]):
                 taken = [call for call in calls if call.take()]
                 self._fail(taken, error)
         answer(self._sync(taken))
-        self._notifier.publish(notifications, self._workers)
+        self._notifier.publish(notifications, self._workers, self._members)
         if self.tables is not None:
             self._checkpoint(self.tables.db)
 
@@ -192,23 +193,26 @@ class WriterThread(RequestThread[SqliteTables]):
 
     # -- what is written in a caller's transaction
 
-    def await_commit(self, number: int, notifications: Notifications) -> None:
+    def await_commit(self, call: JoinedCall) -> None:
         """From any thread: send the notifications of a joined call when its transaction is committed."""
-        self._joined.append(_JoinedCall(number, notifications, self.monotonic() + _MAX_JOINED))
+        self._joined.append(_Awaited(call, self.monotonic() + _MAX_JOINED))
         self.wake()
 
     def _publish_joined(self, tables: SqliteTables) -> None:
         now = self.monotonic()
         committed: list[Notifications] = []
-        for call in list(self._joined):
-            is_committed = tables.db.execute(SQL["change_exists"], (call.number,)).fetchone() is not None
+        for awaited in list(self._joined):
+            call = awaited.call
+            (is_committed,) = tables.db.execute(
+                SQL["has_committed"], (call.transition_count, call.event_seq)
+            ).fetchone()
             if is_committed:
                 committed.append(call.notifications)
-            if is_committed or call.give_up_at < now:
-                self._joined.remove(call)  # other threads append meanwhile
+            if is_committed or awaited.give_up_at < now:
+                self._joined.remove(awaited)  # other threads append meanwhile
         if committed:
             self._update_peers(tables)  # this process may not have written anything yet
-        self._notifier.publish(committed, self._workers)
+        self._notifier.publish(committed, self._workers, self._members)
 
     # -- other processes
 
@@ -217,6 +221,7 @@ class WriterThread(RequestThread[SqliteTables]):
         self._known_control = tables.control
         rows = tables.db.execute(SQL["sessions"], (tables.app,)).fetchall()
         self._workers = [name for name, _, role in rows if role == "worker"]
+        self._members = [name for (name,) in tables.db.execute(SQL["members"], (tables.app,))]
         processes = {process for _, process, _ in rows} - {self.presence.process}
         ended = self._peers.keys() - processes
         for process in ended:
@@ -256,7 +261,7 @@ class WriterThread(RequestThread[SqliteTables]):
         self._calls.append(Request(lambda _: None))
 
     def patience(self) -> float | None:
-        if self._joined:
+        if self._joined and (self.tables is not None or is_ready(self.path, self._name)):  # the caller may make it so
             with suppress(sqlite3.Error):  # another program may hold the file: this is repeated
                 self._publish_joined(self._opened())
         if self._notifier.send() or self._joined:

@@ -62,7 +62,7 @@ def peers(path: Path, *sessions: str) -> Iterator[list[Peer]]:
                 pass
 
 
-def die_instead(_: DatagramNotifier, calls: Sequence[Notifications], __: Iterable[str]) -> None:
+def die_instead(_: DatagramNotifier, calls: Sequence[Notifications], *__: Iterable[str]) -> None:
     """After the commit, before the hints are sent."""
     if any(call.woken for call in calls):
         os.kill(os.getpid(), signal.SIGKILL)
