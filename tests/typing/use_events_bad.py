@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onthedot.events import Event, event_id
+from onthedot.events import Event, Events, Kafka, event_id
 
 
 @dataclass
@@ -37,3 +37,13 @@ takes_urgent(request)  # E a payload of the base class
 takes_mapping(request)  # E no mapping
 number: int = request.reply("Shop.Order.Shipped", "x").payload  # E a text
 event_id(1.5)  # E no stable text
+
+Kafka()  # E no servers
+Kafka("h", 8)  # E by name only
+Kafka("h", partition=8)  # E misspelt
+Kafka("h", security_protocol="TLS")  # E unknown
+Kafka("h").partitions = 9  # E frozen
+Events(Kafka("h"))  # E by name only
+Events(bus=5)  # E no bus
+Events(topics={"Shop.Order.*": 1})  # E no topic
+Events(keep_sent="7 days")  # E no time

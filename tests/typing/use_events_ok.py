@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
 from onthedot import BadEvent, Expired
-from onthedot.events import Event, event_id
+from onthedot.events import Event, Events, Kafka, event_id
 
 
 @dataclass
@@ -64,3 +64,12 @@ except Expired as error:
     assert_type(error.missing, dict[tuple[str, ...], int])
 except (BadEvent, TimeoutError):
     pass
+
+kafka = Kafka("h1:9092,h2:9092", security_protocol="SSL", compression="zstd", create_topics=True, request_timeout=2.5)
+assert_type(Kafka.from_url("kafka://h"), Kafka)
+settings = Events(
+    bus=kafka, topics={"Shop.Order.*": "orders"}, results=["Shop.Order.Placed"], source="/shop", verbs=("Split",),
+    keep_sent=timedelta(days=1), keep_arrivals=60, poll=0.5, outbox=None, prefect=None,
+)  # fmt: skip
+Events(bus="kafka://h")
+assert_type(settings.kafka(), Kafka | None)

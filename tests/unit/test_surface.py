@@ -99,7 +99,7 @@ def test_names_and_defaults_of_the_message_queue_are_frozen() -> None:
 
 
 def test_names_of_events_are_frozen() -> None:
-    assert sorted(events.__all__) == ["Event", "event_id"]
+    assert sorted(events.__all__) == ["Event", "Events", "Kafka", "event_id"]
 
 
 def test_names_of_the_fastapi_integration_are_frozen() -> None:

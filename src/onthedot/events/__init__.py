@@ -1,6 +1,7 @@
 """Events: an outbox in the store, a relay to the bus, agents that handle events, and waits for their results."""
 
 from onthedot.events.event import Event
+from onthedot.events.settings import Events, Kafka
 from onthedot.model.event_origin import event_id
 
-__all__ = ["Event", "event_id"]
+__all__ = ["Event", "Events", "Kafka", "event_id"]

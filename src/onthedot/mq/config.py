@@ -5,21 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from math import inf
-from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeAlias
 from urllib.parse import quote
 
-from msgspec import Meta, ValidationError, convert
+from msgspec import Meta
 
-from onthedot.errors import DeclarationError
+from onthedot.model.settings_checks import YEAR, Given, check_settings
 from onthedot.model.task import NAME
 from onthedot.runtime.settings import URL_SCHEMES
 
-_YEAR = 365 * 86_400
 _Many: TypeAlias = Annotated[int, Meta(ge=1, le=10_000)]
-_Time: TypeAlias = Annotated[float, Meta(ge=0.001, le=_YEAR)]
-_Wait: TypeAlias = Annotated[float, Meta(ge=0, le=_YEAR)]
+_Time: TypeAlias = Annotated[float, Meta(ge=0.001, le=YEAR)]
+_Wait: TypeAlias = Annotated[float, Meta(ge=0, le=YEAR)]
 _Name: TypeAlias = Annotated[
     str, Meta(pattern=rf"^{NAME.pattern}\Z", description="a name: 1 to 200 of A-Z a-z 0-9 _ . : -")
 ]
@@ -83,8 +81,7 @@ class MQConfig:
 
     def __new__(cls, *_: object, **given: Any) -> MQConfig:
         # Not in __post_init__: __init__ refuses an unknown name before the other fields are checked.
-        if wrong := list(_problems(given)):
-            raise DeclarationError("\n  ".join([f"MQConfig: {len(wrong)} wrong", *wrong]))
+        check_settings(cls, given, _contradictions)
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
@@ -111,22 +108,7 @@ class MQConfig:
         return url
 
 
-def _problems(given: Mapping[str, Any]) -> Iterator[str]:
-    known = get_type_hints(MQConfig, include_extras=True)
-    right: dict[str, Any] = {}
-    for name, value in given.items():
-        if name not in known:
-            problem = f"{name}: there is no such field"
-            for near in get_close_matches(name, known, n=1, cutoff=0.5):
-                problem += f"; did you mean {near}?"
-            yield problem
-            continue
-        try:
-            convert(value, known[name])  # a check only: the value is kept as given
-            right[name] = value
-        except ValidationError:
-            shown = "…" if name == "redis_password" else re.sub("(?<=://).*@", "…@", repr(value))
-            yield f"{name}={shown}: must be {_expected(known[name])}"
+def _contradictions(given: Given, right: Given) -> Iterator[str]:
     apart = [name for name in right if name.startswith("redis_") and name != "redis_max_connections"]
     if right.get("url") is not None and apart:
         yield f"url and {', '.join(apart)}: give one or the other"
@@ -137,13 +119,3 @@ def _problems(given: Mapping[str, Any]) -> Iterator[str]:
     most = right.get("processing_timeout", inf if "processing_timeout" in given else 180)
     for name in (name for name, time in times.items() if time > most):
         yield f"{name}={times[name]}: must not be more than processing_timeout, which is {most}"
-
-
-def _expected(hint: Any) -> str:
-    if get_origin(hint) is not Annotated:  # an optional value, or a collection
-        inner = [each for each in get_args(hint) if get_origin(each) is Annotated][-1]
-        prefix = {Mapping: "a dict by topic, each ", Sequence: "a list, each "}.get(get_origin(hint), "")
-        return prefix + _expected(inner)
-    kind, meta = get_args(hint)
-    what = "a whole number" if kind is int else "a number of seconds"
-    return meta.description or f"{what} from {meta.ge} to {meta.le}"
