@@ -18,6 +18,11 @@ class WakeUp:
         self._waiter: asyncio.Future[None] | None = None
 
     @property
+    def is_set(self) -> bool:
+        """The next `wait` returns at once."""
+        return self._set
+
+    @property
     def is_waiting(self) -> bool:
         """A coroutine is in `wait`, and nothing has woken it."""
         return self._waiter is not None and not self._waiter.done()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -13,6 +14,35 @@ from onthedot.engine.runner import Runner
 from onthedot.engine.slots import Slots
 from onthedot.observability.events import Observer
 from onthedot.stores.contract import Hint, Store
+
+
+async def listen(
+    store: Store,
+    session: str,
+    receive: Callable[[Hint], None],
+    clock: Clock,
+    observer: Observer,
+    on_failed: Callable[[], None] | None = None,
+) -> None:
+    """Passes the hints of a session on until it is cancelled. The first, and each after a failure, has `resync` set."""
+    delay = RetryDelay()
+    failed = False
+    while True:
+        try:
+            async with aclosing(store.hints(session)) as hints:
+                async for hint in hints:
+                    receive(hint)
+                    if hint.resync:  # it listens
+                        delay.reset()
+                    if hint.resync and failed:
+                        failed = False
+                        observer.store_recovered("listening for hints")
+        except Exception as error:  # noqa: BLE001 - reported, and repeated
+            failed = True
+            observer.store_failed("listening for hints", error)
+        if on_failed is not None:
+            on_failed()
+        await WakeUp(clock).wait(delay.next())
 
 
 @dataclass(eq=False)
@@ -29,22 +59,7 @@ class HintListener:
 
     async def run(self, session: str) -> None:
         """Listens for a session until it is cancelled."""
-        delay = RetryDelay()
-        failed = False
-        while True:
-            try:
-                async with aclosing(self.store.hints(session)) as hints:
-                    async for hint in hints:
-                        self.receive(hint)
-                        if hint.resync:  # it listens
-                            delay.reset()
-                        if hint.resync and failed:
-                            failed = False
-                            self.observer.store_recovered("listening for hints")
-            except Exception as error:  # noqa: BLE001 - reported, and repeated
-                failed = True
-                self.observer.store_failed("listening for hints", error)
-            await WakeUp(self.clock).wait(delay.next())
+        await listen(self.store, session, self.receive, self.clock, self.observer)
 
     def receive(self, hint: Hint) -> None:
         for uuid, reason in hint.cancel_requests.items():

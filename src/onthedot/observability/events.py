@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeAlias
 
-from onthedot.stores.contract import NewTask, Outcome, Record, StoreIdentity, Verdict
+from onthedot.stores.contract import NewTask, OutboxEvent, Outcome, Record, StoreIdentity, Verdict
 
 
 class StartedRun(Protocol):
@@ -103,6 +103,30 @@ class Observer:
 
     def store_recovered(self, operation: str) -> None:
         """An operation has succeeded after a failure."""
+
+    def relay_started(self, bus: str) -> None:
+        """A relay sends the events of the outbox to this bus from now on."""
+
+    def component_lost(self, component: str, session: str) -> None:
+        """The session of a relay or of subscriptions is over; others have its buckets, and it continues as another."""
+
+    def buckets_changed(self, buckets: Sequence[int]) -> None:
+        """The relay of this process owns these buckets now."""
+
+    def events_sent(self, topic: str, count: int, ms: float) -> None:
+        """The bus has a batch of events, after so many milliseconds."""
+
+    def event_refused(self, refused: OutboxEvent, error: str) -> None:
+        """The bus refuses an event: it is failed, and later ones of its key in its topic wait."""
+
+    def topic_unavailable(self, topic: str, seconds: float, error: Exception) -> None:
+        """Events of the topic wait so many seconds; those of other topics are sent."""
+
+    def bus_failed(self, operation: str, error: Exception) -> None:
+        """The bus does not answer, and the operation goes on or is repeated. Called about once per second."""
+
+    def bus_recovered(self, operation: str) -> None:
+        """An operation has succeeded after the bus did not answer."""
 
 
 class Observers(Observer):

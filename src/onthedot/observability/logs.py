@@ -1,14 +1,13 @@
-"""Log lines. The loggers are onthedot.scheduler, .task and .store; the library adds no handler."""
+"""Log lines. The loggers are onthedot.scheduler, .task, .store and .events; the library adds no handler."""
 
 from __future__ import annotations
 
 import logging
-import sys
 from collections import defaultdict
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from onthedot.clock.epoch import from_ms
 from onthedot.clock.protocol import Clock
@@ -18,11 +17,13 @@ from onthedot.codec.task_failure import TaskFailure
 from onthedot.errors import StoreError
 from onthedot.model.batch_names import batch_task
 from onthedot.model.counter_names import signal_name
-from onthedot.model.failures import ExcInfo, decode_failure, error_message, is_a, printable_exc_info
+from onthedot.model.failures import decode_failure, error_message, is_a, printable_exc_info
 from onthedot.model.flow_names import counter_flow
 from onthedot.model.redaction import redacted
 from onthedot.model.task_info import task_from_record
-from onthedot.observability.events import Observer, Settled, StartedRun
+from onthedot.observability.event_lines import EventLines
+from onthedot.observability.events import Settled, StartedRun
+from onthedot.observability.safe_logger import SafeLogger
 from onthedot.observability.task_lines import TaskLines
 from onthedot.stores.contract import (
     Completed,
@@ -46,44 +47,7 @@ _FAILED_CHORES = ("stray", "expired", "crashed")  # each has its own line
 TaskT = TypeVar("TaskT", NewTask, Record)
 
 
-class SafeLogger(logging.LoggerAdapter[logging.Logger]):
-    """A logger whose handlers may fail: a full disk must not stop the tasks."""
-
-    def __init__(self, logger: logging.Logger) -> None:
-        super().__init__(logger, {})
-        self._has_complained = False
-
-    def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
-        return msg, kwargs
-
-    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        try:
-            super().log(level, msg, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - a failing handler is reported once, to stderr
-            self._complain(error)
-
-    def error_with_traceback(
-        self, msg: str, args: tuple[object, ...], exc_info: ExcInfo | None, text: str, extra: dict[str, object]
-    ) -> None:
-        """An ERROR with a traceback, of which there may be the text only: it is from another process."""
-        if not self.isEnabledFor(logging.ERROR):
-            return
-        try:
-            record = self.logger.makeRecord(
-                self.logger.name, logging.ERROR, __file__, 0, msg, args, exc_info, extra=extra
-            )
-            record.exc_text = text.rstrip("\n")  # handlers print it instead of what they would make of exc_info
-            self.logger.handle(record)
-        except Exception as error:  # noqa: BLE001 - as above
-            self._complain(error)
-
-    def _complain(self, error: Exception) -> None:
-        if not self._has_complained:
-            self._has_complained = True
-            sys.stderr.write(f"onthedot: logging to {self.logger.name} fails: {error!r}\n")
-
-
-class LogObserver(Observer):
+class LogObserver(EventLines):
     """Writes events as log lines. Whether INFO is enabled is checked once per batch, not once per task.
 
     Lines of level INFO about single tasks are limited by `TaskLines`; warnings and errors are all written.
@@ -96,6 +60,7 @@ class LogObserver(Observer):
         self.store: SafeLogger = SafeLogger(self.root.getChild("store"))
         self.worker: str = worker
         self._clock = clock or SystemClock()
+        super().__init__(SafeLogger(self.root.getChild("events")), self._clock)
         self._task_lines = TaskLines(self.task, self._clock, lambda: self.worker)
         self._has_reported_block = False
         self._failures: dict[str, _LoggedFailure] = {}

@@ -32,16 +32,49 @@ class WorkerInfo:
     data_lost: datetime | None = None  # when it found that the store had lost data, or went back to an older state
 
 
+@dataclass(frozen=True, slots=True)
+class ComponentInfo:
+    """A live session of components: it relays or receives events, and runs no tasks."""
+
+    id: str
+    component: str  # "relay" or "subscriptions"
+    host: str = ""
+    pid: int = 0
+    version: str = ""
+    started: datetime | None = None
+
+
 async def live_workers(store: Store) -> list[WorkerInfo]:
     """The oldest first; `running` is not filled in."""
-    return [worker_info(name, info) for name, info in sorted((await store.sessions()).items())]
+    described = [(name, _facts(info)) for name, info in sorted((await store.sessions()).items())]
+    return [_worker_info(name, facts) for name, facts in described if "component" not in facts]
 
 
-def worker_info(name: str, info: bytes) -> WorkerInfo:
+async def live_components(store: Store) -> list[ComponentInfo]:
+    """The oldest first."""
+    described = [(name, _facts(info)) for name, info in sorted((await store.sessions()).items())]
+    return [
+        ComponentInfo(
+            id=name,
+            component=facts["component"],
+            host=facts.get("host", ""),
+            pid=facts.get("pid", 0),
+            version=facts.get("version", ""),
+            started=from_optional_ms(facts.get("started")),
+        )
+        for name, facts in described
+        if "component" in facts
+    ]
+
+
+def _facts(info: bytes) -> dict[str, Any]:
     try:
-        facts: dict[str, Any] = msgspec.json.decode(info) if info else {}
+        return msgspec.json.decode(info or b"{}", type=dict[str, Any])
     except msgspec.DecodeError:  # of another version, or of another program
-        facts = {}
+        return {}
+
+
+def _worker_info(name: str, facts: Mapping[str, Any]) -> WorkerInfo:
     return WorkerInfo(
         id=name,
         host=facts.get("host", ""),

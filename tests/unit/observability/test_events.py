@@ -57,7 +57,8 @@ def test_failing_observer_is_switched_off_after_one_error(caplog: pytest.LogCapt
 def test_group_passes_on_every_event() -> None:
     events = {name for name in vars(Observer) if not name.startswith("_")}
     assert events <= vars(Observers).keys()
-    assert {name for name in vars(LogObserver) if name in events} >= events - {"tasks_started"}
+    logged = {name for name in events if getattr(LogObserver, name) is not getattr(Observer, name)}
+    assert logged >= events - {"tasks_started", "buckets_changed", "events_sent"}
 
 
 def test_store_failure_is_logged_once_per_minute(caplog: pytest.LogCaptureFixture) -> None:
@@ -70,6 +71,24 @@ def test_store_failure_is_logged_once_per_minute(caplog: pytest.LogCaptureFixtur
     clock.advance(60_000)
     logs.store_failed("the loop", OSError("gone"))
     assert caplog.messages[1:] == ["the loop failed, trying again (4 times more since): gone"]
+
+
+def test_outage_of_the_bus_is_logged_once_per_minute(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    clock = ManualClock()
+    logs = LogObserver(None, clock=clock)
+    logs.bus_recovered("sending")
+    for _ in range(61):
+        logs.bus_failed("sending", OSError("no answer"))
+        clock.advance(1_000)
+    logs.bus_recovered("sending")
+    logs.bus_recovered("sending")
+    assert caplog.messages == [
+        "sending: the bus does not answer, trying again: no answer",
+        "sending: the bus does not answer, trying again (59 times more since): no answer",
+        "the bus is back after 61.0 s: sending succeeded",
+    ]
+    assert {record.name for record in caplog.records} == {"onthedot.events"}
 
 
 def test_another_store_failure_is_logged_after_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:

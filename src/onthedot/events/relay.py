@@ -1,0 +1,310 @@
+"""The relay: it sends the events of the outbox to the bus, in order per key."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct
+
+from onthedot.clock.protocol import Clock
+from onthedot.events.bus import Bus, BusMessage, BusUnreachable, RecordRefused, TopicPartition
+from onthedot.events.bus_connection import BusConnection
+from onthedot.events.component_loop import ComponentLoop
+from onthedot.events.component_session import ComponentSession
+from onthedot.events.held_events import MAX_BATCH, MAX_HELD, HeldEvents, TopicKey
+from onthedot.events.outbox_pauses import OutboxPauses
+from onthedot.events.relay_topics import RelayTopics
+from onthedot.observability.events import Observer
+from onthedot.stores.capabilities import Outbox
+from onthedot.stores.contract import Limit, OutboxEvent, RelayRequest, RelayResult
+
+DAY = 86_400_000
+_PURGE_INTERVAL = 60_000.0  # ms
+_PURGE_BATCH = 1_000
+_SILENCE = 5_000.0  # ms without an answer after which the bus counts as unreachable
+_PAUSED_POLL = 1_000.0  # ms between two looks whether a pause is over
+_LAST_SENDS = 0.5  # seconds that batches have at a stop
+_LAST_MARKS = 0.5  # seconds in which the store must take the last marks
+_MAX_ERROR = 1_000  # characters
+
+ToMessage: TypeAlias = Callable[[OutboxEvent], BusMessage]
+
+
+class RelaySettings(Struct, frozen=True):
+    """How often a relay looks without a hint, and how long the store keeps what is done."""
+
+    poll: float = 1.0  # seconds
+    keep_sent: int = 7 * DAY  # ms
+    keep_arrivals: int = 3_600_000  # ms
+
+
+class _Marks(NamedTuple):
+    sent: list[int]
+    refused: dict[int, str]
+    blocked: set[TopicKey]  # keys of the refused
+
+
+class Relay(ComponentLoop):
+    """Owns some of the buckets and sends their events. At most one batch per partition is in flight.
+
+    It has no fence: what a relay sends after its session was over are copies, and the first copies are in order, since
+    every owner of a bucket begins with the first event that is not marked as sent.
+
+    read_limits: for pauses. to_message: an event as a message of the bus.
+    """
+
+    name = "relay"
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        session: ComponentSession,
+        connection: BusConnection,
+        settings: RelaySettings,
+        *,
+        clock: Clock,
+        random: Random,
+        observer: Observer,
+        read_limits: Callable[[], Awaitable[Sequence[Limit]]],
+        to_message: ToMessage,
+        polls: bool = True,
+    ) -> None:
+        """polls: False for a store whose hints are never lost."""
+        super().__init__(clock, observer)
+        self._outbox = outbox
+        self._session = session
+        self._connection = connection
+        self._bus: Bus = connection.bus
+        self._settings = settings
+        self._to_message = to_message
+        self._polls = polls
+        self.held: HeldEvents = HeldEvents()  # for tests
+        self._pauses = OutboxPauses(read_limits, clock)
+        self._topics = RelayTopics(self._bus, clock, random, observer, self._route, self._drop_topic)
+        self._sends: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._started: dict[TopicPartition, float] = {}  # ms
+        self._marks = _Marks([], {}, set())  # to be written with the next turn
+        self._buckets: Sequence[int] = ()
+        self._silent = False  # the bus, and that was reported
+        self._purged_at = clock.now() - _PURGE_INTERVAL * random.random()  # several relays at different times
+        session.on_hint(self._wakeup.set)
+
+    def recheck(self) -> None:
+        self._pauses.expire()
+        super().recheck()
+
+    async def _begin(self) -> None:
+        await self._connection.open()
+        self._observer.relay_started(self._connection.shown)
+
+    # -- one turn
+
+    async def _step(self) -> None:
+        session = await self._session.ready()
+        if self._pauses:
+            await self._update_pauses()
+        limit = self._limit()
+        result = await self._turn(session, limit)
+        if not result.alive:
+            self.held.drop_waiting()  # others own the buckets now; what is being sent is marked when the bus has it
+            await self._session.replace(session)
+            return
+        self._note_buckets(result.buckets)
+        await self._hold(result.events)
+        self._start_sends()
+        self._check_silence()
+        has_more = result.more and limit > 0 and self._limit() > 0
+        if await self._purge_if_due() or has_more:
+            await asyncio.sleep(0)  # other coroutines run first
+            return
+        await self._sleep(self._time_to_next_turn(), idle=not self.held and not self._has_marks())
+
+    def _limit(self) -> int:
+        """How many events may be read."""
+        if self._pauses.all:
+            return 0
+        return min(MAX_BATCH, MAX_HELD - len(self.held))
+
+    async def _turn(self, session: str, limit: int) -> RelayResult:
+        """Writes the marks and reads on, in one call."""
+        request = RelayRequest(
+            limit,
+            tuple(self.held.seqs),
+            sorted(self.held.busy_buckets()),
+            list({*self._topics.skipped(), *self.held.full_topics(), *self._pauses.topics}),
+        )
+        marks = self._marks
+        self._marks = _Marks([], {}, set())
+        try:
+            return await self._outbox.relay(session, marks.sent, marks.refused, request, to_log=self._bus.to_log)
+        except BaseException:
+            newer = self._marks
+            self._marks = _Marks(marks.sent + newer.sent, marks.refused | newer.refused, marks.blocked | newer.blocked)
+            raise
+
+    def _has_marks(self) -> bool:
+        return bool(self._marks.sent or self._marks.refused)
+
+    async def _hold(self, events: Sequence[OutboxEvent]) -> None:
+        if not events:
+            return
+        await self._update_pauses()
+        skipped = set(self._topics.skipped())  # it may have changed during the turn
+        for stored in events:
+            event = stored.event
+            if self._pauses.covers(event.topic) or TopicKey(event.topic, event.key) in self._marks.blocked:
+                continue
+            if event.topic in skipped and event.topic not in self.held.unrouted_topics():
+                continue
+            self.held.add(stored, self._topics.partition_of(event.topic, event.key))
+
+    async def _update_pauses(self) -> None:
+        await self._pauses.update()
+        for topic in self._pauses.topics:
+            self.held.drop_topic(topic)
+        if self._pauses.all:
+            self.held.drop_waiting()
+
+    def _route(self, topic: str) -> None:
+        """The number of partitions of a topic is known."""
+        for stored in self.held.take_unrouted(topic):
+            self.held.add(stored, self._topics.partition_of(topic, stored.event.key))
+        self._start_sends()
+        self._wakeup.set()  # further events of it can be read
+
+    def _drop_topic(self, topic: str) -> None:
+        """The outbox keeps its events until the topic is available."""
+        self.held.drop_topic(topic)
+        self._wakeup.set()
+
+    def _note_buckets(self, buckets: Sequence[int]) -> None:
+        if buckets != self._buckets:
+            self._buckets = buckets
+            self._observer.buckets_changed(buckets)
+
+    def _time_to_next_turn(self) -> float | None:
+        """ms; None: only a hint or an answer of the bus is waited for."""
+        waits = [self._topics.next_retry()]
+        if self._polls or self._sends:
+            waits.append(self._settings.poll * 1000)
+        if self._pauses:
+            waits.append(_PAUSED_POLL)
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    # -- sending
+
+    def _start_sends(self) -> None:
+        for partition in self.held.ready_partitions():
+            if not self._stopping:
+                batch = self.held.start_batch(partition)
+                self._started[partition] = self._clock.now()
+                self._sends[partition] = asyncio.create_task(self._send(partition, batch))
+
+    async def _send(self, partition: TopicPartition, batch: Sequence[OutboxEvent]) -> None:
+        """Nothing of a batch is lost: each event is marked, sent again, or given back to the outbox."""
+        try:
+            await self._bus.send(partition.topic, partition.partition, self._messages(batch))
+        except RecordRefused as error:
+            self._on_refused(partition, batch, error)
+        except Exception as error:  # noqa: BLE001 - reported; the topic is tried again later
+            self.held.end_batch(partition, batch, ())
+            self._topics.on_failed(partition.topic, error)
+        except asyncio.CancelledError:
+            self.held.end_batch(partition, batch, ())
+            raise
+        else:
+            self._on_sent(partition, batch)
+        finally:
+            del self._sends[partition]
+            del self._started[partition]
+        self._start_sends()
+        self._wakeup.set()
+
+    def _messages(self, batch: Sequence[OutboxEvent]) -> Sequence[BusMessage]:
+        if self._bus.to_log:  # the store has them
+            return ()
+        messages: list[BusMessage] = []
+        for index, stored in enumerate(batch):
+            try:
+                messages.append(self._to_message(stored))
+            except ValueError as error:  # written by another program
+                raise RecordRefused(index, f"it cannot be encoded: {error}") from None
+        return messages
+
+    def _on_sent(self, partition: TopicPartition, batch: Sequence[OutboxEvent]) -> None:
+        self.held.end_batch(partition, batch, ())
+        self._marks.sent.extend(stored.seq for stored in batch)
+        self.moved += len(batch)
+        self._topics.on_sent(partition.topic)
+        self._observer.events_sent(partition.topic, len(batch), self._clock.now() - self._started[partition])
+        if self._silent:
+            self._silent = False
+            self._observer.bus_recovered("sending")
+
+    def _on_refused(self, partition: TopicPartition, batch: Sequence[OutboxEvent], error: RecordRefused) -> None:
+        """The rest of the batch is sent again, without the key of the refused event."""
+        refused = batch[error.index]
+        blocked = TopicKey(partition.topic, refused.event.key)
+        again = [
+            stored
+            for index, stored in enumerate(batch)
+            if index < error.index or (index > error.index and stored.event.key != blocked.key)
+        ]
+        kept = {stored.seq for stored in again}
+        self.held.end_batch(partition, [stored for stored in batch if stored.seq not in kept], again)
+        self.held.drop_key(blocked)
+        self._marks.blocked.add(blocked)
+        self._marks.refused[refused.seq] = str(error)[:_MAX_ERROR]
+        self.moved += 1
+        self._observer.event_refused(refused, str(error)[:_MAX_ERROR])
+
+    def _check_silence(self) -> None:
+        """While no broker answers, the bus waits, so a batch that takes long is the only sign of it."""
+        now = self._clock.now()
+        silence = now - min(self._started.values(), default=now)
+        if silence >= _SILENCE:
+            self._silent = True
+            error = BusUnreachable(f"no answer for {silence / 1000:.0f} s, and {len(self.held)} events wait here")
+            self._observer.bus_failed("sending", error)
+
+    # -- retention
+
+    async def _purge_if_due(self) -> bool:
+        """True: there is more to delete."""
+        now = self._clock.now()
+        if now - self._purged_at < _PURGE_INTERVAL:
+            return False
+        deleted = await self._outbox.purge_events(
+            _PURGE_BATCH, keep_sent=self._settings.keep_sent, keep_arrivals=self._settings.keep_arrivals
+        )
+        if deleted >= _PURGE_BATCH:
+            return True
+        self._purged_at = now
+        return False
+
+    # -- stop
+
+    async def _finish(self) -> None:
+        sends = list(self._sends.values())
+        if sends:
+            await asyncio.wait(sends, timeout=_LAST_SENDS)
+            for send in sends:
+                send.cancel()
+            await asyncio.wait(sends)
+        await self._topics.close()
+        await self._write_last_marks()
+        await self._session.close()
+
+    async def _write_last_marks(self) -> None:
+        """An event that is not marked is sent again by the next owner of its bucket."""
+        if not self._has_marks():
+            return
+        marks = self._marks
+        try:
+            async with asyncio.timeout(_LAST_MARKS):
+                await self._outbox.relay(self._session.id, marks.sent, marks.refused, None, to_log=self._bus.to_log)
+        except Exception as error:  # noqa: BLE001 - reported
+            self._observer.store_failed("marking sent events", error)

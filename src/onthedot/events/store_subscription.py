@@ -1,0 +1,238 @@
+"""A member of a group that reads the log of the store."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import inf
+from typing import NamedTuple
+
+from onthedot.clock.protocol import Clock
+from onthedot.clock.wakeup import WakeUp
+from onthedot.events.bus import BusRecord, Revoked, TopicPartition
+from onthedot.events.component_session import SessionPool
+from onthedot.stores.capabilities import Outbox
+from onthedot.stores.contract import OutboxEvent
+
+_PAGE = 800  # events of a read; each owned bucket may fill an equal part
+_POLL = 1_000.0  # ms between two looks at the log while hints do not come through
+_POLL_WITH_HINTS = 5_000.0  # ms; a hint may be lost
+_MAX_BUFFERED = 1_000  # records of a bucket that wait here; it is not read beyond that
+_MAX_SKIPPED = 1_000  # positions of other topics after which the position is committed
+_END = 2**62  # a position after all others: nothing of the bucket is read
+
+
+class _Place(NamedTuple):
+    position: int
+    topic: str
+
+
+class _Bucket:
+    """The part of the log of a bucket that was read, and what of it is done."""
+
+    def __init__(self) -> None:
+        self.read_to = 0
+        self.committed = 0  # by this member
+        self.buffered = 0  # records that were not delivered
+        self.open: deque[_Place] = deque()  # read and not committed, by position
+
+    @property
+    def done_to(self) -> int:
+        """Up to this position, all that was read is done."""
+        if self.open:
+            return self.open[0].position - 1
+        return self.read_to
+
+    def commit(self, offsets: Mapping[str, int]) -> None:
+        """offsets: by topic, the position to read next."""
+        self.open = deque(place for place in self.open if place.position >= offsets.get(place.topic, 0))
+
+
+class StoreSubscription:
+    """Reads the buckets that its session owns in its group; records that are paused wait here.
+
+    The position of a bucket is committed up to the first record of any topic that is not done, since all topics of a
+    bucket share its log.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        sessions: SessionPool,
+        group: str,
+        topics: Sequence[str],
+        on_revoked: Revoked,
+        clock: Clock,
+        to_record: Callable[[OutboxEvent], BusRecord],
+        *,
+        polls: bool,
+        on_closed: Callable[[StoreSubscription], object],
+    ) -> None:
+        self._outbox = outbox
+        self._sessions = sessions
+        self._group = group
+        self._topics = topics
+        self._on_revoked = on_revoked
+        self._clock = clock
+        self._to_record = to_record
+        self._polls = polls
+        self._on_closed = on_closed
+        self._session = sessions.join(group)
+        self._joined = ""  # the session that owns the buckets
+        self._buckets: dict[int, _Bucket] = {}
+        self._buffers: dict[TopicPartition, deque[BusRecord]] = {}
+        self._paused: set[TopicPartition] = set()
+        self._is_closed = False
+        self._wakeup = WakeUp(clock)
+        self._ignore_hints = self._session.on_hint(self._wakeup.set)
+
+    @property
+    def buffered(self) -> int:
+        """Records that were read and wait here."""
+        return sum(bucket.buffered for bucket in self._buckets.values())
+
+    # -- reading
+
+    async def read(self, limit: int, timeout: float) -> Sequence[BusRecord]:
+        deadline = self._clock.now() + timeout * 1000
+        while not self._is_closed:
+            self._wakeup.clear()  # clear, then look: no hint is lost
+            await self._keep_membership()
+            records = self._take(limit)
+            if not records:
+                while not await self._fetch():
+                    await self._keep_membership()
+                records = self._take(limit)
+            left = deadline - self._clock.now()
+            if records or left <= 0:
+                return records
+            wait = min(left, self._time_to_next_look())
+            await self._wakeup.wait(None if wait == inf else wait)
+        return ()
+
+    def _time_to_next_look(self) -> float:
+        if not self._polls:
+            return inf
+        return _POLL_WITH_HINTS if self._session.is_listening else _POLL
+
+    async def _keep_membership(self) -> None:
+        session = await self._session.ready()
+        if session != self._joined:
+            await self._revoke(list(self._buckets))
+            self._joined = session
+
+    async def _fetch(self) -> bool:
+        """False: the session is over, and another one takes its place."""
+        page = await self._outbox.read_log(self._group, self._joined, self._topics, self._positions(), _PAGE)
+        if not page.alive:
+            await self._session.replace(self._joined)
+            return False
+        await self._revoke([bucket for bucket in self._buckets if bucket not in page.buckets])
+        for bucket, position in page.buckets.items():
+            known = self._buckets.setdefault(bucket, _Bucket())
+            if position < _END:
+                known.read_to = position
+        for stored in page.events:
+            self._buffer(self._to_record(stored))
+        await self._commit_skipped()
+        return True
+
+    def _positions(self) -> dict[int, int]:
+        return {
+            number: _END if bucket.buffered >= _MAX_BUFFERED else bucket.read_to
+            for number, bucket in self._buckets.items()
+        }
+
+    def _buffer(self, record: BusRecord) -> None:
+        bucket = self._buckets[record.partition]
+        bucket.open.append(_Place(record.offset, record.topic))
+        bucket.buffered += 1
+        self._buffers.setdefault(TopicPartition(record.topic, record.partition), deque()).append(record)
+
+    def _take(self, limit: int) -> list[BusRecord]:
+        """An equal part of each partition, the one that was taken from last at the end."""
+        records: list[BusRecord] = []
+        while len(records) < limit and (partitions := [each for each in self._buffers if each not in self._paused]):
+            part = max(1, (limit - len(records)) // len(partitions))
+            for partition in partitions[: limit - len(records)]:
+                buffer = self._buffers.pop(partition)
+                taken = [buffer.popleft() for _ in range(min(part, len(buffer)))]
+                self._buckets[partition.partition].buffered -= len(taken)
+                records += taken
+                if buffer:
+                    self._buffers[partition] = buffer
+        return records
+
+    # -- membership
+
+    async def _revoke(self, buckets: Collection[int]) -> None:
+        if not buckets:
+            return
+        partitions = [TopicPartition(topic, bucket) for topic in self._topics for bucket in buckets]
+        for partition in partitions:
+            self._buffers.pop(partition, None)
+            self._paused.discard(partition)
+        for bucket in buckets:
+            del self._buckets[bucket]
+        await self._on_revoked(partitions)
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        self._paused.update(partitions)
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        self._paused.difference_update(partitions)
+        self._wakeup.set()
+
+    # -- positions
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        by_bucket: dict[int, dict[str, int]] = {}
+        for partition, offset in offsets.items():
+            if partition.partition in self._buckets:
+                by_bucket.setdefault(partition.partition, {})[partition.topic] = offset
+        for number, positions in by_bucket.items():
+            self._buckets[number].commit(positions)
+        await self._write(by_bucket)
+
+    async def _commit_skipped(self) -> None:
+        """Other topics of the log would be read again by the next member."""
+        skipped = [
+            number
+            for number, bucket in self._buckets.items()
+            if not bucket.open and bucket.read_to - bucket.committed >= _MAX_SKIPPED
+        ]
+        await self._write(skipped)
+
+    async def _write(self, buckets: Iterable[int]) -> None:
+        done = {number: self._buckets[number].done_to for number in buckets}
+        positions = {
+            number: position for number, position in done.items() if position > self._buckets[number].committed
+        }
+        if not positions:
+            return
+        await self._outbox.commit_positions(self._group, self._joined, positions)
+        for number, position in positions.items():
+            if number in self._buckets:
+                self._buckets[number].committed = position
+
+    async def lag(self) -> Mapping[TopicPartition, int]:
+        lag = {TopicPartition(topic, bucket): 0 for topic in self._topics for bucket in self._buckets}
+        for number, bucket in self._buckets.items():
+            for place in bucket.open:
+                lag[TopicPartition(place.topic, number)] += 1
+        after = {number: bucket.read_to for number, bucket in self._buckets.items()}
+        page = await self._outbox.read_log(self._group, self._joined, self._topics, after, _PAGE)
+        for stored in page.events:
+            partition = TopicPartition(stored.event.topic, stored.event.bucket)
+            lag[partition] = lag.get(partition, 0) + 1
+        return lag
+
+    async def close(self) -> None:
+        """Leaves the group. What was read and not committed is read again by another member."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._ignore_hints()
+        self._wakeup.set()
+        await self._sessions.leave(self._session, self._group)
+        self._on_closed(self)
