@@ -16,8 +16,9 @@ import msgspec
 from onthedot.clock.epoch import from_ms, to_ms
 from onthedot.events.bus import BusMessage
 from onthedot.events.event import Event, received_event
-from onthedot.events.event_checks import CONTENT_TYPE
+from onthedot.events.event_checks import CONTENT_TYPE, LIBRARY_PREFIX
 from onthedot.events.payloads import encode_payload, payload_reader
+from onthedot.stores.contract.events import NewEvent
 
 JSON = "application/json"
 STRUCTURED = "application/cloudevents+json"
@@ -37,22 +38,29 @@ def to_message(event: Event[Any], source: str) -> BusMessage:
     >>> message.key, message.value, dict(message.headers)["ce_type"]
     (b'17', b'{"id":17}', b'Shop.Order.Placed')
     """
-    attributes = event_attributes(event, source)
-    return BusMessage(
-        event.key.encode(),
-        encode_payload(event.payload, event.type),
-        message_headers(attributes, event.headers),
-        to_ms(event.occurred_at),
-    )
+    headers = binary_headers(event, event.occurred_at, event.headers, source=source, priority=event.priority)
+    return BusMessage(event.key.encode(), encode_payload(event.payload, event.type), headers, to_ms(event.occurred_at))
 
 
-def event_attributes(event: Event[Any], source: str) -> dict[str, str]:
-    """The attributes of the CloudEvent, without those that are not set."""
-    attributes: dict[str, str | int | None] = {
+def binary_headers(
+    event: Event[Any] | NewEvent,
+    moment: datetime,
+    headers: Mapping[str, str],
+    *,
+    source: str,
+    priority: int | str | None,
+    sequence: int | None = None,
+) -> tuple[tuple[str, bytes], ...]:
+    """The headers of a message in binary mode: those of CloudEvents that are set, then the user's.
+
+    event: or its row in the outbox. moment: when it occurred. sequence: the number of its row.
+    """
+    attributes: dict[str, int | str | None] = {
+        "specversion": _VERSION,
         "id": event.id,
         "type": event.type,
         "source": source,
-        "time": time_text(event.occurred_at),
+        "time": time_text(moment),
         "subject": event.aggregate_id,
         "aggregatetype": event.aggregate_type,
         "partitionkey": event.key,
@@ -60,16 +68,11 @@ def event_attributes(event: Event[Any], source: str) -> dict[str, str]:
         "causationid": event.causation_id,
         "dataversion": event.version,
         "retries": event.retries,
-        "priority": event.priority,
+        "priority": priority,
+        "sequence": sequence,
     }
-    return {name: str(value) for name, value in attributes.items() if value is not None}
-
-
-def message_headers(attributes: Mapping[str, str], headers: Mapping[str, str]) -> tuple[tuple[str, bytes], ...]:
-    """The headers of a message in binary mode: those of CloudEvents, then the user's."""
-    ours = {f"{PREFIX}specversion": _VERSION, CONTENT_TYPE: JSON}
-    ours |= {f"{PREFIX}{name}": value for name, value in attributes.items()}
-    return tuple([(name, value.encode()) for name, value in [*ours.items(), *headers.items()]])
+    ours = [(f"{PREFIX}{name}", str(value)) for name, value in attributes.items() if value is not None]
+    return tuple([(name, value.encode()) for name, value in [(CONTENT_TYPE, JSON), *ours, *headers.items()]])
 
 
 def time_text(moment: datetime) -> str:
@@ -86,12 +89,7 @@ def type_of(message: BusMessage) -> str:
     for name, value in message.headers:
         if name == "ce_type":
             return value.decode(errors="replace")
-    if not _is_structured(_texts(message.headers)):
-        return ""
-    try:
-        return str(_structured_attributes(message.value).get("type", ""))
-    except ValueError:
-        return ""
+    return message_attributes(message).get("type", "")
 
 
 def read_event(message: BusMessage, place: str, read: Callable[[bytes], Any] | None = None) -> Event[Any]:
@@ -110,10 +108,22 @@ def read_event(message: BusMessage, place: str, read: Callable[[bytes], Any] | N
         data = _structured_data(attributes)
         content = str(attributes.get("datacontenttype", JSON))
     else:
-        attributes = {name.removeprefix(PREFIX): value for name, value in headers.items() if name.startswith(PREFIX)}
+        attributes = _binary_attributes(headers)
         data = message.value
         content = headers.get(CONTENT_TYPE, JSON)
     return _event(message, attributes, headers, place, _payload(data, content, read))
+
+
+def message_attributes(message: BusMessage) -> dict[str, str]:
+    """The attributes of a message as texts, as far as they can be read, without decoding the payload."""
+    headers = _texts(message.headers)
+    if not _is_structured(headers):
+        return _binary_attributes(headers)
+    try:
+        attributes = _structured_attributes(message.value)
+    except ValueError:
+        return {}
+    return {name: str(value) for name, value in attributes.items() if isinstance(value, str | int)}
 
 
 def _event(
@@ -144,7 +154,7 @@ def _event(
 
 
 def _is_ours(header: str) -> bool:
-    return header == CONTENT_TYPE or header.startswith(PREFIX)
+    return header == CONTENT_TYPE or header.startswith((PREFIX, LIBRARY_PREFIX))
 
 
 def _payload(data: bytes, content: str, read: Callable[[bytes], Any] | None) -> Any:
@@ -156,6 +166,10 @@ def _payload(data: bytes, content: str, read: Callable[[bytes], Any] | None) -> 
     raise ForeignContent(
         f"the payload is {content[:100]!r}, not JSON; annotate the event as Event[bytes] to receive it"
     )
+
+
+def _binary_attributes(headers: Mapping[str, str]) -> dict[str, Any]:
+    return {name.removeprefix(PREFIX): value for name, value in headers.items() if name.startswith(PREFIX)}
 
 
 def _structured_attributes(value: bytes) -> dict[str, Any]:

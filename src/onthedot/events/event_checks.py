@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from onthedot.events.event import Event
 
 MAX_LABEL = 512  # bytes of ids and keys: databases index them
-RESERVED_HEADERS = ("ce_", "kafka_dlt-", "onthedot-")
+LIBRARY_PREFIX = "onthedot-"
+RESERVED_HEADERS = ("ce_", "kafka_dlt-", LIBRARY_PREFIX)
 """Beginnings of the names of headers that the library writes; ``content-type`` is reserved, too."""
 CONTENT_TYPE = "content-type"
 _HEADER = re.compile(r"[A-Za-z0-9_.-]{1,100}")

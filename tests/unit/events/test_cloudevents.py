@@ -10,13 +10,13 @@ import pytest
 from cloudevents.core.bindings.kafka import KafkaMessage, from_binary, to_binary, to_structured
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
-from hypothesis import given, strategies as st
+from hypothesis import given
 
-from onthedot.clock.epoch import from_ms
 from onthedot.events import Event
 from onthedot.events.bus import BusMessage
 from onthedot.events.cloudevents import ForeignContent, read_event, to_message, type_of
 from onthedot.events.payloads import payload_reader
+from tests.unit.events.strategies import events
 
 PLACE = "orders/3/17"
 AT = datetime(2026, 1, 31, 12, 0, 0, 5000, tzinfo=UTC)
@@ -73,25 +73,6 @@ def test_cloudevents_sdk_parses_our_messages() -> None:
         "dataversion": "2", "retries": "1", "priority": "5",
     }  # fmt: skip
     assert {name: parsed.get_extension(name) for name in extensions} == extensions
-
-
-labels = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40)
-events = st.builds(
-    Event[Any],
-    type=st.sampled_from(["Shop.Order.Placed", "Shop.Order.Line.Sent"]),
-    payload=st.dictionaries(st.text(), st.integers() | st.text() | st.none(), max_size=3),
-    aggregate_id=labels,
-    aggregate_type=st.none() | labels,
-    key=st.none() | labels,
-    correlation_id=st.none() | labels,
-    causation_id=st.none() | labels,
-    version=st.integers(1, 2**31 - 1),
-    retries=st.integers(0, 2**31 - 1),
-    priority=st.none() | st.integers(1, 10),
-    id=st.none() | labels,
-    occurred_at=st.integers(0, 7_258_118_400_000).map(from_ms),
-    headers=st.dictionaries(st.from_regex(r"x-[A-Za-z0-9_.-]{1,20}", fullmatch=True), st.text(), max_size=3),
-)
 
 
 @given(events)
