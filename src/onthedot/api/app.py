@@ -14,6 +14,7 @@ from onthedot.api.app_handles import AppHandles
 from onthedot.api.app_lifecycle import AppLifecycle
 from onthedot.api.app_shortcuts import AppShortcuts
 from onthedot.api.batches import AppBatches, Batches, BatchSetup
+from onthedot.api.events import AppEvents, EventVerbs
 from onthedot.api.functions import NamedTask, ScheduledFunction, TaskFunction, new_tasks
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
 from onthedot.api.operations import AppOperations, SyncOperations
@@ -26,6 +27,7 @@ from onthedot.definitions.consumers import BaseTaskConsumer
 from onthedot.definitions.registry import DefinitionRegistry
 from onthedot.engine.runner import Around
 from onthedot.errors import BadSchedule, DeclarationError, SchedulerStateError
+from onthedot.events.settings import Events, Kafka, as_events
 from onthedot.executors.contract import Executor
 from onthedot.flows.calls import Call
 from onthedot.flows.signals import KEEP
@@ -71,7 +73,7 @@ class _Decorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
 
 
-class App(AppBatches, AppHandles, AppLifecycle, AppShortcuts, Generic[S]):
+class App(AppBatches, AppEvents, AppHandles, AppLifecycle, AppShortcuts, Generic[S]):
     """Declares tasks, adds them to a store and runs them.
 
     `operations` finds and changes tasks of all processes, `schedules` their schedules; `sync` has both for sync code.
@@ -97,6 +99,8 @@ class App(AppBatches, AppHandles, AppLifecycle, AppShortcuts, Generic[S]):
         max_flow: How many tasks one flow has at most before its last one, up to 100,000.
         executors: Your own executors by name, for the option `executor`.
         caps: The largest size of arguments and results.
+        events: How events are published and received: `Events`, `Kafka` or its URL, such as ``kafka://host:9092``; by
+            default ``$ONTHEDOT_BUS``, else the store is the bus.
         logger: Takes all log lines of the app, instead of the loggers ``onthedot.…``.
 
     >>> app = App("shop", store="memory://")
@@ -129,6 +133,7 @@ class App(AppBatches, AppHandles, AppLifecycle, AppShortcuts, Generic[S]):
         max_flow: int = 10_000,
         executors: Mapping[str, Executor] | None = None,
         caps: Caps = _DEFAULT_CAPS,
+        events: Events | Kafka | str | None = None,
         logger: logging.Logger | None = None,
     ) -> None:
         self.name: str = check_name(name, "name of the app")
@@ -145,6 +150,7 @@ class App(AppBatches, AppHandles, AppLifecycle, AppShortcuts, Generic[S]):
             executors=dict(executors or {}),
             module=calling_module(),
             max_kept=parse_bound(max_kept, "max_kept", least=0),
+            events=as_events(events),
             max_pending=None if max_pending is None else parse_bound(max_pending, "max_pending"),
         )
         options: TaskOptions = {**(defaults or {})}
@@ -158,7 +164,10 @@ class App(AppBatches, AppHandles, AppLifecycle, AppShortcuts, Generic[S]):
         self.operations: AppOperations = AppOperations(self._portal)
         self._batch_setup: BatchSetup = BatchSetup(self.runtime)
         self.batches: Batches = Batches(self._portal)
-        self.sync: SyncOperations = SyncOperations(self._portal, SyncSchedules(self.runtime), self._batch_setup)
+        self._events = EventVerbs(self.runtime, self.runtime.event_signals)
+        self.sync: SyncOperations = SyncOperations(
+            self._portal, SyncSchedules(self.runtime), self._batch_setup, self._events
+        )
         open_apps.add(self)
 
     if not TYPE_CHECKING:  # type checkers refuse the name themselves

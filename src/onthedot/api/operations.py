@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from onthedot.api.batches import BatchSetup, SyncBatch, SyncBatches
+from onthedot.api.events import EventVerbs, Expected
 from onthedot.api.flow_handles import AsyncFlowHandle, FlowHandle
 from onthedot.api.functions import Enqueuer
 from onthedot.api.schedules import SyncSchedules
@@ -14,6 +15,8 @@ from onthedot.batches.requests import BatchArguments, add_batch
 from onthedot.client.portal import Portal
 from onthedot.clock.durations import Duration
 from onthedot.codec.untyped import decode_untyped_result
+from onthedot.events.event import Event
+from onthedot.events.resume_handles import SyncResumeHandle
 from onthedot.flows.signals import KEEP, new_signal
 from onthedot.model.task import TaskInfo
 from onthedot.operations.explain import Explanation
@@ -190,8 +193,9 @@ class AppOperations:
 class SyncOperations:
     """`AppOperations` for sync code: ``app.sync.operations.get(uuid)``, in short ``app.sync.get(uuid)``."""
 
-    def __init__(self, portal: Portal, schedules: SyncSchedules, batch_setup: BatchSetup) -> None:
+    def __init__(self, portal: Portal, schedules: SyncSchedules, batch_setup: BatchSetup, events: EventVerbs) -> None:
         self._portal = portal
+        self._events = events
         self._batch_setup: BatchSetup = batch_setup
         self.schedules = schedules
         self.batches: SyncBatches = SyncBatches(portal)
@@ -205,6 +209,23 @@ class SyncOperations:
         prepared = self._batch_setup.prepare(task, arguments)
         added = self._portal.run_sync(lambda client: add_batch(client, prepared))
         return SyncBatch(self._batch_setup.reader(added.uuid), added.fresh)
+
+    def publish(self, event: Event[Any], *more: Event[Any], connection: object = None) -> list[str]:
+        return self._events.publish_sync((event, *more), connection)
+
+    def expect(
+        self,
+        expected: Expected,
+        *,
+        correlation_id: str,
+        timeout: Duration,
+        wakes: str | None = None,
+        connection: object = None,
+    ) -> SyncResumeHandle:
+        return self._events.expect_sync(expected, correlation_id, timeout, wakes, connection)
+
+    def resume_handle(self, correlation_id: str) -> SyncResumeHandle:
+        return SyncResumeHandle(self._events.handle(correlation_id))
 
     def batch_handle(self, id: str) -> SyncBatch[Any]:  # noqa: A002 - as `SyncBatch.id`
         return SyncBatch(self._batch_setup.reader(id))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace as with_options
 from functools import partial
 from math import ceil
@@ -329,11 +329,16 @@ class Coordinator:
         definition = self._definition
         if request.fallback:
             definition = self._source.find(request.fallback) or definition
-        arguments, _ = definition.decode(bytes(request.call))
-        return partial(self._new_part, definition, arguments, links)
+        arguments, headers = definition.decode(bytes(request.call))
+        return partial(self._new_part, definition, arguments, headers.metadata or {}, links)
 
     def _new_part(
-        self, definition: FunctionDefinition, arguments: dict[str, Any], links: Links, part: PlannedPart
+        self,
+        definition: FunctionDefinition,
+        arguments: dict[str, Any],
+        metadata: Mapping[str, Any],
+        links: Links,
+        part: PlannedPart,
     ) -> NewTask:
         request = self._request
         own: dict[str, object] = {"count": part.size}
@@ -342,7 +347,7 @@ class Coordinator:
             own = {"items": arguments["items"][start : start + part.size]}
         options: AddOptions = {
             "uuid": self._uuids.of(part.index),
-            "metadata": part_metadata(self._batch, request.type, part.index),
+            "metadata": {**metadata, **part_metadata(self._batch, request.type, part.index)},
         }
         if request.priority is not None:
             options["priority"] = request.priority

@@ -60,6 +60,8 @@ class BatchArguments(TypedDict, total=False):
     """Items, or names of items, that no item of the batch may be the same as."""
     fallback: Enqueuer[..., Any] | None
     """A task with the same parameters that makes all items while the task is degraded; by default the policy's."""
+    metadata: Mapping[str, Any]
+    """Reaches every part: ``current_task().metadata`` has it beside ``batch`` and ``subtask_id``."""
     key: str
     """Makes a repeat harmless: the same key returns the same batch, as long as it is kept."""
 
@@ -72,6 +74,7 @@ class PreparedBatch(NamedTuple):
     arguments: dict[str, Any]
     fallback: FunctionDefinition | None
     key: str | None
+    metadata: Mapping[str, Any]
 
     @property
     def task(self) -> str:
@@ -104,7 +107,7 @@ class PreparedBatch(NamedTuple):
             return request
         options: AddOptions = {
             "uuid": MemberUuids(uuid).of(0),
-            "metadata": part_metadata(uuid, request.type, 0),
+            "metadata": {**self.metadata, **part_metadata(uuid, request.type, 0)},
         }
         call = self.fallback.new_task((), self.arguments, options)
         return replace(request, fallback=self.fallback.name, call=Raw(call.body))
@@ -132,7 +135,8 @@ def prepare_batch(
     for parameter in ("count" if items is None else "items", *(["type"] if "type" in arguments else [])):
         if parameter not in source.definition.codec.parameters:
             raise ArgumentError(f"app.batch({name}): it has no parameter {parameter!r}, which a part needs")
-    call = source.definition.new_task((), given).body
+    metadata = _metadata(name, arguments.get("metadata") or {})
+    call = source.definition.new_task((), given, {"metadata": metadata} if metadata else {}).body
     if fallback is not None:
         _check_fallback(name, fallback, given)
     deadline = arguments.get("deadline")
@@ -156,7 +160,7 @@ def prepare_batch(
     key = arguments.get("key")
     if key is not None:
         key = stored_key(key, "key", f"app.batch({name})")
-    return PreparedBatch(source, request, given, fallback, key)
+    return PreparedBatch(source, request, given, fallback, key, metadata)
 
 
 async def add_batch(client: StoreClient, batch: PreparedBatch) -> Added:
@@ -207,6 +211,13 @@ def _bound(name: str, value: object, what: str) -> int:
         return parse_bound(value, what)
     except SettingError as error:
         raise InvalidOption(f"app.batch({name}): {error}") from None
+
+
+def _metadata(name: str, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    for own in part_metadata("", "", 0):
+        if own in metadata:
+            raise InvalidOption(f"app.batch({name}): metadata has {own!r}, which every part gets from its batch")
+    return metadata
 
 
 def _priority(name: str, value: Priority) -> int:

@@ -22,7 +22,8 @@ from onthedot.observability.events import Observer
 from onthedot.operations import Operations
 from onthedot.operations.limits import CodeDefinitions
 from onthedot.operations.streams import with_items
-from onthedot.stores.contract import Added, NewTask, Record, Store
+from onthedot.stores.capabilities import Outbox, capability
+from onthedot.stores.contract import Added, NewEvent, NewTask, Record, Store
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,21 @@ class StoreClient:
         finally:
             self._counts.add_finished(tasks, answers)
         return answers
+
+    async def publish(self, events: Sequence[NewEvent], verb: str) -> Sequence[bool]:
+        """Stores events; False: its id is kept already. verb: the call, for an error of a store without an outbox."""
+        outbox = capability(self.store, Outbox, verb)
+        answers = await outbox.publish(events)
+        for event, fresh in zip(events, answers, strict=True):
+            if not fresh:
+                await self._compare_event(outbox, event)
+        return answers
+
+    async def _compare_event(self, outbox: Outbox, event: NewEvent) -> None:
+        """Logs an event whose id is kept with another payload: the publish changed nothing."""
+        kept = await outbox.find_events({"id": event.id}, 0, 1)
+        if kept and (kept[0].event.payload, kept[0].event.type) != (event.payload, event.type):
+            self._observer.event_differs(event.id, event.type)
 
     async def import_tasks(self, tasks: Sequence[NewTask]) -> None:
         """Stores tasks of another store, where they were accepted: whatever their number."""

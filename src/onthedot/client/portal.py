@@ -149,14 +149,15 @@ class Portal:
             return self.run_sync(lambda client: client.lane_router.route(tasks))
         return route_by(store.limits_in(connection), tasks)
 
-    async def in_transaction_awaited(self, work: Callable[[AsyncTransactions], Coroutine[Any, Any, T]]) -> T:
-        """Runs work on the current loop, to which the caller's connection belongs."""
+    async def in_transaction_awaited(
+        self,
+        work: Callable[[AsyncTransactions], Coroutine[Any, Any, T]],
+        advice: str = "write .delay(…) instead of .enqueue(…)",
+    ) -> T:
+        """Runs work on the current loop, to which the caller's connection belongs. advice: for a sync connection."""
         store = find_capability(capability(self._store(), SyncTransactions, "connection=…"), AsyncTransactions)
         if store is None:
-            raise ArgumentError(
-                "connection=…: on this store it is a sync one, of sqlite3 or SQLAlchemy, so write .delay(…) instead of "
-                ".enqueue(…)"
-            )
+            raise ArgumentError(f"connection=…: on this store it is a sync one, of sqlite3 or SQLAlchemy, so {advice}")
         if (opening := self.ensure_open()) is not None:
             await asyncio.wrap_future(opening)
         return await work(store)

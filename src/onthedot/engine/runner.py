@@ -23,7 +23,7 @@ from onthedot.engine.linked_tasks import LinkedTasks, NotPrepared
 from onthedot.engine.outcome_buffer import OutcomeBuffer
 from onthedot.engine.run import Run, StopCause
 from onthedot.engine.slots import Slots
-from onthedot.engine.suspension import find_suspension
+from onthedot.engine.suspension import find_suspension, with_events
 from onthedot.errors import StoreError, TaskTimeout
 from onthedot.executors.contract import EncodedResult
 from onthedot.model.context import TaskContext, reset_current, set_current
@@ -310,7 +310,7 @@ class Runner:
             return self._outcome_of_stop(run)
         is_durable = run.durable is not None or run.stream is not None
         if is_durable and (suspension := find_suspension(error)) is not None:
-            return replace(suspension.outcome, lease=run.lease)  # the lease may have been adopted since
+            return with_events(replace(suspension.outcome, lease=run.lease), run)  # the lease may have been adopted
         return self._classified(run, error)
 
     def _classified(self, run: Run, error: BaseException) -> Outcome:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from onthedot.model.context import RunState
 from onthedot.model.failures import is_a
-from onthedot.stores.contract import Requeued, Suspended
+from onthedot.stores.contract import Effects, Requeued, Suspended
 
 
 class Suspension(BaseException):
@@ -12,6 +15,14 @@ class Suspension(BaseException):
     def __init__(self, outcome: Suspended | Requeued) -> None:
         super().__init__("the task is suspended: let BaseException pass")
         self.outcome: Suspended | Requeued = outcome
+
+
+def with_events(outcome: Suspended | Requeued, run: RunState) -> Suspended | Requeued:
+    """The outcome with the events that the run has published: they leave before the task waits for an answer."""
+    if run.published is None:
+        return outcome
+    tasks = () if outcome.effects is None else outcome.effects.tasks
+    return replace(outcome, effects=Effects(tasks, tuple(run.published)))
 
 
 def find_suspension(error: BaseException) -> Suspension | None:

@@ -6,19 +6,20 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
 from onthedot.clock.wakeup import WakeUp
-from onthedot.engine.linked_tasks import LinkedTasks
+from onthedot.engine.config import WorkerConfig
 from onthedot.engine.runner import Runner
 from onthedot.errors import StoreError
 from onthedot.model.context import RunState
 from onthedot.model.durable_context import DurableRunProtocol
 from onthedot.model.streams import StreamRunProtocol
 from onthedot.observability.events import Observer
-from onthedot.stores.capabilities import AsyncTransactions, SyncTransactions, capability, find_capability
-from onthedot.stores.contract import Lease, Note, Outcome, Record, Store, Verdict
+from onthedot.stores.capabilities import AsyncTransactions, Outbox, SyncTransactions, capability, find_capability
+from onthedot.stores.contract import Lease, NewEvent, Note, Outcome, Record, Store, Verdict
 
 
 class TaskReports:
@@ -26,17 +27,17 @@ class TaskReports:
 
     def __init__(
         self,
+        config: WorkerConfig,
         store: Store,
         runner: Runner,
         wakeup: WakeUp,
         observer: Observer,
         log: logging.Logger,
         new_durable_run: Callable[[RunState], DurableRunProtocol] | None = None,
-        linked: LinkedTasks | None = None,
         new_stream_run: Callable[[RunState], StreamRunProtocol] | None = None,
     ) -> None:
         self._store = store
-        self._linked = linked
+        self._linked = runner.linked
         self._loop = asyncio.get_running_loop()
         self._observer = observer
         self._runner = runner
@@ -45,6 +46,7 @@ class TaskReports:
         self._lock = threading.Lock()
         self._new_durable_run = new_durable_run
         self._new_stream_run = new_stream_run
+        self._encode_events = config.encode_events
         self.log: logging.Logger = log
 
     def progress(self, lease: Lease, done: float, total: float) -> None:
@@ -84,6 +86,12 @@ class TaskReports:
 
     def results_in_thread(self, record: Record, page: int) -> Sequence[object]:
         return asyncio.run_coroutine_threadsafe(self.results(record, page), self._loop).result()
+
+    def encode_events(self, events: Sequence[Any], verb: str) -> Sequence[NewEvent]:
+        capability(self._store, Outbox, verb)
+        if self._encode_events is None:
+            raise TypeError(f"{verb}: this worker publishes no events")
+        return self._encode_events(events, verb)
 
     def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
         verb = f"complete() of task {outcome.lease.uuid}, which can return its result instead"

@@ -88,7 +88,7 @@ class Worker:
         runner = self._runner = Runner(
             middleware, clock, random, observer, wakeup, slots, outcomes, self._is_fenced, linked, config.on_failed
         )
-        reports = TaskReports(store, runner, wakeup, observer, task_log, new_durable_run, linked, new_stream_run)
+        reports = TaskReports(config, store, runner, wakeup, observer, task_log, new_durable_run, new_stream_run)
         session = WorkerSession(
             config, store, sources, schedules, clock, observer, new_uuid, heartbeat_runner, heartbeat_delegate
         )

@@ -12,21 +12,22 @@ from onthedot.codec.untyped import decode_untyped_result
 from onthedot.flows.tasks import ITEMS
 from onthedot.model.executor_names import ASYNC
 from onthedot.model.flow_names import JOIN, STOP
-from onthedot.model.options import ResolvedOptions, resolve
+from onthedot.model.options import ResolvedOptions, TaskOptions, resolve
 from onthedot.stores.contract import Limit
 
 _read = msgspec.json.Decoder(StoredBody).decode
+_RETRIES: TaskOptions = {"max_retries": 3}
 
 
-class _BuiltinSource:
+class BuiltinSource:
     """A source without user code. Implements `Source`."""
 
     module = __name__
     owner = None  # it adds no tasks of an app
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, options: TaskOptions = _RETRIES) -> None:
         self.name = name
-        self.options: ResolvedOptions = resolve(f"task {name!r}", {"max_retries": 3})
+        self.options: ResolvedOptions = resolve(f"task {name!r}", options)
 
     @property
     def executor(self) -> str:
@@ -55,7 +56,7 @@ class _BuiltinSource:
         return decode_untyped_result(data)
 
 
-class JoinSource(_BuiltinSource):
+class JoinSource(BuiltinSource):
     """Its result is the list of its predecessors' results, in the form in which they are stored."""
 
     def __init__(self) -> None:
@@ -71,7 +72,7 @@ class JoinSource(_BuiltinSource):
         return items
 
 
-class StopSource(_BuiltinSource):
+class StopSource(BuiltinSource):
     """Cancels the members of a flow that have not started, or a child with its parent; if its worker dies, again."""
 
     def __init__(

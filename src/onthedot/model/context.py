@@ -25,8 +25,9 @@ from onthedot.stores.contract import Completed, Effects
 if TYPE_CHECKING:
     from onthedot.api.flow_handles import FlowHandle
     from onthedot.definitions.sources import Source
+    from onthedot.events.event import Event
     from onthedot.flows.calls import Call
-    from onthedot.stores.contract import Ended, Lease, NewTask, Outcome, Record, Requeued, Verdict
+    from onthedot.stores.contract import Ended, Lease, NewEvent, NewTask, Outcome, Record, Requeued, Verdict
 
 R = TypeVar("R")
 
@@ -51,6 +52,10 @@ class ReportSink(Protocol):
 
     def results_in_thread(self, record: Record, page: int) -> Sequence[object]:
         """The same, on the thread of a sync task."""
+        ...
+
+    def encode_events(self, events: Sequence[Event[Any]], verb: str) -> Sequence[NewEvent]:
+        """Events as the outbox of the store keeps them. StoreRefused: `verb` does not work on this store."""
         ...
 
     def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
@@ -82,6 +87,7 @@ class RunState(Struct, eq=False):
     deadline_ms: float | None = None
     on_begin: Callable[[], object] | None = None  # starts the timeout, if the executor queues the call first
     spawned: list[NewTask] | None = None
+    published: list[NewEvent] | None = None
     remote_error: tuple[BaseException, Requeued | Ended] | None = None
     """The error of another process, and the outcome that was decided there, where the class of the error is known."""
     durable: DurableRunProtocol | None = None  # None: it has used no step and no wait
@@ -98,9 +104,11 @@ class RunState(Struct, eq=False):
         return self._context
 
     def completed(self, result: bytes) -> Completed:
-        """The outcome of a run that has succeeded, with the tasks that it has spawned."""
+        """The outcome of a run that has succeeded, with the tasks that it has spawned and the events it published."""
         options = self.source.options
-        effects = None if self.spawned is None else Effects(tuple(self.spawned))
+        effects = None
+        if self.spawned is not None or self.published is not None:
+            effects = Effects(tuple(self.spawned or ()), tuple(self.published or ()))
         if self.record.links is not None:  # others may need its result
             return Completed(self.lease, result, max(options.keep, MEMBER_KEEP), effects)
         return Completed(self.lease, result, options.keep, effects, options.keep_result)
@@ -246,6 +254,19 @@ class TaskContext(DurableContext):
             self._run.spawned = []
         self._run.spawned += tasks
         return handle
+
+    def publish(self, event: Event[Any], *more: Event[Any]) -> None:
+        """Publishes events in the step that settles this task as succeeded, or that begins its next wait or sleep.
+
+        A run that fails publishes nothing. Ids of events that are made inside a task derive from it, so a run that is
+        repeated publishes nothing twice.
+
+        Args:
+            event: the event, as in ``ctx.publish(Event("Shop.Order.Shipped", {"id": 17}, aggregate_id="17"))``.
+            more: further events.
+        """
+        encoded = self._run.reports.encode_events((event, *more), f'ctx.publish() in "{self.source}"')
+        self._run.published = [*(self._run.published or ()), *encoded]
 
     def results(self) -> AsyncIterator[Any]:
         """Yields the results of the tasks that this one follows by ``.after(…)``, in their order, read page by page.

@@ -11,6 +11,7 @@ _MEMBER_NUMBER = re.compile("[0-9a-f]{6}")
 MEMBER_KEEP = 3_600_000  # ms that members are kept at least: the last task needs their results
 
 JOIN = "onthedot.join"  # the source of the task that collects the results of a group
+RESUME = "onthedot.resume"  # the source of the task that waits for the events of a resume handle
 STOP = "onthedot.stop"  # the source of the task that cancels the rest of a flow
 
 

@@ -47,6 +47,15 @@ class Observer:
     def task_differs(self, record: Record, fields: Sequence[str]) -> None:
         """A task was added with the uuid of `record`, which remains; `fields` names what is different."""
 
+    def event_differs(self, event_id: str, event_type: str) -> None:
+        """An event was published with the id of another, which remains."""
+
+    def event_unreadable(self, place: str, error: Exception) -> None:
+        """A result event on the bus cannot be read; it is passed over. place: topic, partition and offset."""
+
+    def event_not_signalled(self, event_id: str, event_type: str, error: Exception) -> None:
+        """An event of ``app.on_event`` could not send its signal; it is passed over."""
+
     def loop_blocked(self, uuid: str) -> None:
         """Sync code on an event loop waits for the end of a task: the loop stands still meanwhile."""
 

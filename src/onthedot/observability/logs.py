@@ -58,6 +58,7 @@ class LogObserver(EventLines):
         self.scheduler: SafeLogger = SafeLogger(self.root.getChild("scheduler"))
         self.task: SafeLogger = SafeLogger(self.root.getChild("task"))
         self.store: SafeLogger = SafeLogger(self.root.getChild("store"))
+        self.events: SafeLogger = SafeLogger(self.root.getChild("events"))
         self.worker: str = worker
         self._clock = clock or SystemClock()
         super().__init__(SafeLogger(self.root.getChild("events")), self._clock)
@@ -109,6 +110,17 @@ class LogObserver(EventLines):
             "task %s from %s was added before with other content (%s); the first one is kept",
             record.uuid, record.source, ", ".join(fields), extra=self._fields(record),
         )  # fmt: skip
+
+    def event_differs(self, event_id: str, event_type: str) -> None:
+        self.events.warning(
+            "event %s (%s) was published before with other content; the first one is kept", event_id, event_type
+        )
+
+    def event_unreadable(self, place: str, error: Exception) -> None:
+        self.events.error("event at %s cannot be read and is passed over: %s", place, error)
+
+    def event_not_signalled(self, event_id: str, event_type: str, error: Exception) -> None:
+        self.events.error("event %s (%s) sends no signal: %s: %s", event_id, event_type, type(error).__name__, error)
 
     def loop_blocked(self, uuid: str) -> None:
         """One line per process: such code runs often."""

@@ -14,6 +14,7 @@ from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
 from onthedot.engine.heartbeat import HeartbeatDelegate
 from onthedot.engine.worker import Worker
+from onthedot.events.settings import Events
 from onthedot.executors.contract import Executor
 from onthedot.model.executor_names import ASYNC, PROCESS, THREAD
 from onthedot.model.uuid7 import new_uuid
@@ -50,6 +51,7 @@ class RuntimeConfig:
     executors: the user's own, by name
     module: where the app was made
     max_kept: how many ended tasks the store keeps
+    events: how events are published and received
     max_pending: how many pending tasks there may be; None: no limit
     count_from_start: ``status()`` never waits for the store, not even the first time
     """
@@ -77,6 +79,7 @@ class RuntimeConfig:
     module: str = "__main__"
     max_kept: int = 1_000_000
     max_pending: int | None = None
+    events: Events = field(default_factory=Events)
     count_from_start: bool = False
     observers: tuple[Observer, ...] = ()
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from contextvars import copy_context
 from dataclasses import replace
+from typing import Any
 
 from onthedot.definitions.consumers import ConsumerDefinition, TaskConsumerRegistry
 from onthedot.definitions.sources import Source
@@ -41,8 +42,8 @@ from onthedot.model.failures import NOT_STORED, encode_failure
 from onthedot.model.streams import StreamRunProtocol
 from onthedot.runtime import runtime
 from onthedot.runtime.user_code import ImportState, enter_location, load_modules, load_script
-from onthedot.stores.capabilities import AsyncTransactions, find_capability
-from onthedot.stores.contract import Ended, Lease, Outcome, Record, Requeued, Verdict
+from onthedot.stores.capabilities import AsyncTransactions, Outbox, capability, find_capability
+from onthedot.stores.contract import Ended, Lease, NewEvent, Outcome, Record, Requeued, Verdict
 
 
 class PoolChild:
@@ -147,12 +148,13 @@ class PoolChild:
 
     def _returned(self, run: RunState, value: object) -> ReturnedMessage:
         adds = tuple(run.spawned or ())
+        events = tuple(run.published or ())
         if value is None:
-            return ReturnedMessage(b"", adds)
+            return ReturnedMessage(b"", adds, events)
         try:
-            return ReturnedMessage(run.source.encode(value), adds)
+            return ReturnedMessage(run.source.encode(value), adds, events)
         except ValueError as error:
-            return ReturnedMessage(NOT_STORED, adds, str(error))
+            return ReturnedMessage(NOT_STORED, adds, events, str(error))
 
     def _raised(self, run: RunState, error: BaseException) -> RaisedMessage:
         if type(error) is MemoryError and self._boot.memory_limit is not None:  # Python gives it no message
@@ -182,6 +184,11 @@ class PoolChild:
 
     def results_in_thread(self, record: Record, page: int) -> Sequence[object]:  # noqa: ARG002 - as above
         raise _refused_here(record)
+
+    def encode_events(self, events: Sequence[Any], verb: str) -> Sequence[NewEvent]:
+        assert self._runtime is not None
+        capability(self._runtime.store, Outbox, verb)
+        return self._runtime.encode_events(events, verb)
 
     def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
         assert self._runtime is not None

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -27,6 +27,9 @@ from onthedot.engine.runner import Around
 from onthedot.engine.schedule_firer import ScheduleFirer
 from onthedot.engine.worker import Worker
 from onthedot.errors import SchedulerStateError, StoreRefused
+from onthedot.events.callbacks import EventSignals
+from onthedot.events.event import Event
+from onthedot.events.event_encoder import EventEncoder
 from onthedot.executors.contract import Executor
 from onthedot.executors.processes.messages import BootMessage
 from onthedot.forks import register_fork_hooks
@@ -46,7 +49,8 @@ from onthedot.runtime.user_code import ImportState, current_location, extend_imp
 from onthedot.runtime.workers import new_worker
 from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.stores import connect
-from onthedot.stores.contract import NewTask, Store
+from onthedot.stores.capabilities import Outbox, find_capability
+from onthedot.stores.contract import NewEvent, NewTask, Store
 from onthedot.stores.schemes import absolute
 
 
@@ -64,16 +68,19 @@ class Runtime:
         self.pending_limits: PendingLimits = PendingLimits(registry.sources, config.max_pending, default)
         self.status_counts: StatusCounts = self._new_counts(config.count_from_start)
         self.portal: Portal = Portal(self._new_client, lambda: self.store)
+        self._outbox_portal = Portal(lambda: self._client_of(self.outbox_store), lambda: self.outbox_store)
         self.host: WorkerHost = WorkerHost(
             self._start, self._stop_claiming, self._stop, self.cancel_running, config.logs, config.stop_timeout
         )
         self.worker: Worker | None = None
         self.batch_worker: BatchWorker | None = None  # for the coordinators that the worker runs
         self.executors: Mapping[str, Executor] = {}  # of the worker, by name
+        self.event_signals: EventSignals = EventSignals()
         self.middleware: list[Around] = []  # the first is the outermost
         self.state: object = None  # what lifespan() yielded
         self.lifespan_entered: bool = False
         self._store: Store | None = None
+        self._outbox_store: Store | None = None  # if it is another one
         self._connecting = threading.Lock()
         self._exit_stack = AsyncExitStack()
         self._made_by_import: bool = ImportState.marked
@@ -121,6 +128,27 @@ class Runtime:
                 self._store = self._store or self._connect()
         return self._store
 
+    @property
+    def outbox_portal(self) -> Portal:
+        """To the store that keeps events and resume handles: that of the tasks, unless `Events.outbox` names one."""
+        return self.portal if self.config.events.outbox is None else self._outbox_portal
+
+    @property
+    def outbox_store(self) -> Store:
+        """The store that keeps events and resume handles."""
+        url = self.config.events.outbox
+        if url is None:
+            return self.store
+        if self._outbox_store is None:
+            forbid_during_import()
+            with self._connecting:
+                self._outbox_store = self._outbox_store or connect(absolute(url), self.clock, self.name)
+        return self._outbox_store
+
+    def find_outbox(self) -> Outbox | None:
+        """The outbox of events; None: the store has none."""
+        return find_capability(self.outbox_store, Outbox)
+
     def _connect(self) -> Store:
         url = self.url
         unreachable = self._made_by_import or (self._lost_memory_store and self.host.status == "stopped")
@@ -134,6 +162,9 @@ class Runtime:
         return connect(url, self.clock, self.name)
 
     def _new_client(self) -> StoreClient:
+        return self._client_of(self.store)
+
+    def _client_of(self, store: Store) -> StoreClient:
         code = CodeDefinitions(
             self.registry.limits, self._retention, self.config.max_kept, self.schedules, self.result_decoder
         )
@@ -141,7 +172,7 @@ class Runtime:
         if self.config.observers:  # else an add is two calls shorter
             observer = self.new_observer()
         return self.config.client_factory(
-            self.store,
+            store,
             ClientConfig(
                 self.registry.owner.client, observer, self.clock, self.status_counts, code, self.pending_limits
             ),
@@ -162,6 +193,10 @@ class Runtime:
         if known is None:
             return NO_CODE.result_decoder(source)
         return known.decode_result
+
+    def encode_events(self, events: Sequence[Event[Any]], verb: str) -> list[NewEvent]:
+        """Encodes events for the outbox of the store, which settles the task that publishes them."""
+        return EventEncoder(self.config.events, self.name).encode_with_task(events, verb)
 
     def _before_register(self, source: Source) -> None:
         self.host.ensure_known(source.name, source.module)
@@ -209,7 +244,9 @@ class Runtime:
 
     def _disconnect(self) -> None:
         self.portal.close()
+        self._outbox_portal.close()
         self._store = None
+        self._outbox_store = None
         self.status_counts = self._new_counts(self.status_counts.watched)
 
     def import_included(self) -> None:
@@ -341,6 +378,7 @@ class Runtime:
     def close(self) -> None:
         """Closes the clients on the thread of the portal; they are opened again when needed."""
         self.portal.close()
+        self._outbox_portal.close()
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -358,6 +396,7 @@ class Runtime:
         self._connecting = threading.Lock()
         self.host.after_fork()
         self.portal.after_fork()
+        self._outbox_portal.after_fork()
         self.status_counts.after_fork()
 
 

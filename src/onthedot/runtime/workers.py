@@ -11,16 +11,15 @@ from onthedot.engine.heartbeat import TaskHeartbeatRunner
 from onthedot.engine.repeated_calls import RepeatedCalls
 from onthedot.engine.schedule_firer import ScheduleFirer
 from onthedot.engine.worker import Worker
+from onthedot.events.resume_source import ResumeSource
 from onthedot.flows.builtin import JoinSource, StopSource
 from onthedot.flows.results import FlowTasks
 from onthedot.flows.steps import DurableRuns
 from onthedot.flows.streams import StreamRuns
 from onthedot.operations.operations import Operations
-from onthedot.runtime.config import RuntimeConfig
 from onthedot.runtime.executors import slots_of
 from onthedot.runtime.heartbeat_thread import HeartbeatThread
 from onthedot.runtime.settings import version
-from onthedot.stores.contract import Store
 from onthedot.stores.masked_url import masked
 
 if TYPE_CHECKING:
@@ -41,6 +40,7 @@ def new_worker(
     flows = operations.flows
     runtime.sources.put_builtin(JoinSource())
     runtime.sources.put_builtin(StopSource(flows.stop, flows.cancel), own_slots=_STOPS)
+    runtime.sources.put_builtin(ResumeSource(runtime.find_outbox, config.events.prefect))
     observer = runtime.new_observer()
     runtime.batch_worker = BatchWorker(
         store,
@@ -49,7 +49,7 @@ def new_worker(
     )
     firer = ScheduleFirer(store, runtime.sources, runtime.schedules, config.clock, observer, on_schedule_failed)
     return config.worker_factory(
-        _worker_config(config, store, masked(runtime.url)),
+        _worker_config(runtime),
         store=store,
         sources=runtime.sources,
         executors=runtime.executors,
@@ -72,18 +72,20 @@ def new_worker(
     )
 
 
-def _worker_config(config: RuntimeConfig, store: Store, shown_url: str) -> WorkerConfig:
-    lease_ms = store.traits.lease_ms
+def _worker_config(runtime: Runtime) -> WorkerConfig:
+    config = runtime.config
+    lease_ms = runtime.store.traits.lease_ms
     if lease_ms is not None and config.lease_ms is not None:
         lease_ms = min(lease_ms, config.lease_ms)
     return WorkerConfig(
         slots={**config.slots, **{name: slots_of(config, each) for name, each in config.executors.items()}},
         lease_ms=lease_ms,
         app=config.name,
-        store=shown_url,
+        store=masked(runtime.url),
         version=version(),
         one_pool=config.one_pool,
         claim_batch=config.claim_batch,
         poll_interval=config.poll_interval * 1000,
         max_retained=config.max_kept,
+        encode_events=runtime.encode_events,
     )

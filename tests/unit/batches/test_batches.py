@@ -40,12 +40,13 @@ async def test_batch_makes_as_many_items_as_it_was_asked_for(app: App, tasks: Na
 
 async def test_part_is_a_member_that_knows_its_batch(app: App, tasks: NameTasks) -> None:
     async with app.running():
-        batch = await app.batch(tasks.names, count=21, type="item", priority=7)
+        batch = await app.batch(tasks.names, count=21, type="item", priority=7, metadata={"command_id": "cmd-1"})
         await batch.all(SOON)
         infos = [await app.get(MemberUuids(batch.id).of(index)) for index in (0, 1)]
         coordinator = await app.get(batch.id)
     assert sorted(tasks.runs) == [f"{batch.id}:item:0", f"{batch.id}:item:1"]
     assert [info.metadata["batch"] for info in infos] == [batch.id] * 2
+    assert [info.metadata["command_id"] for info in infos] == ["cmd-1"] * 2
     assert [info.priority for info in infos] == [7, 7]
     assert (coordinator.source, coordinator.priority) == ("names:batch", 10)
 

@@ -33,6 +33,7 @@ def app() -> App:
         ({"count": 5, "type": "item", "style": "old"}, "no argument 'style'; arguments of the task go into args="),
         ({"count": 5, "type": "item", "key": "a\0"}, "key has a NUL"),
         ({"count": 100_000, "type": "item"}, "at most 1,000 parts"),
+        ({"count": 5, "type": "item", "metadata": {"batch": "b"}}, "metadata has 'batch'"),
     ],
 )
 async def test_batch_that_cannot_work_is_refused(app: App, arguments: dict[str, Any], problem: str) -> None:

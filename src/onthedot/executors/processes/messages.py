@@ -8,7 +8,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
-from onthedot.stores.contract import Ended, Lease, NewTask, Record, Requeued
+from onthedot.stores.contract import Ended, Lease, NewEvent, NewTask, Record, Requeued
 
 T = TypeVar("T")
 Control: TypeAlias = Literal["", "Retry", "Snooze", "Reject", "Cancel"]
@@ -87,6 +87,7 @@ class ReturnedMessage(Struct, tag=True, gc=False):
 
     result: bytes = b""
     adds: tuple[NewTask, ...] = ()
+    events: tuple[NewEvent, ...] = ()
     problem: str = ""  # why the result could not be encoded
 
 

@@ -130,6 +130,8 @@ class Processes(Executor):
             raise
         if returned.adds:
             run.spawned = [*(run.spawned or ()), *returned.adds]
+        if returned.events:
+            run.published = [*(run.published or ()), *returned.events]
         return EncodedResult(returned.result, returned.problem) if returned.result else None
 
     def _assign(self, queued: QueuedRun) -> None:
