@@ -18,7 +18,7 @@ from onthedot import App, TaskConsumerRegistry, get_scheduler
 from onthedot.clock.manual import ManualClock
 from tests.support.app_stores import app_store as _app_store
 from tests.support.leak_check import descendants
-from tests.support.services import leftovers, postgres as _postgres, prefect as _prefect, programs
+from tests.support.services import kafka as _kafka, leftovers, postgres as _postgres, prefect as _prefect, programs
 from tests.support.services.postgres import Service
 from tests.support.waits import wait_until
 
@@ -104,6 +104,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 postgres = _postgres.postgres  # a fixture that starts a server for the first test that uses it
 prefect = _prefect.prefect  # the same for a Prefect server
+kafka_service = _kafka.kafka_service  # the same for Kafka
+kafka = _kafka.kafka  # its topics last for one test
 app_store = _app_store  # a fixture: the four stores, for a test of an app
 
 

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MACHINE_PATH = re.compile(r"(?<![\w./-])/(?:work|root|home/\w+|Users/\w+)\b")
-INDEX_HOST = re.compile(r"\b(?:pypi|pythonhosted|npmjs)[.](?:org|com)\b")
+INDEX_HOST = re.compile(r"\b(?:pypi|pythonhosted|npmjs|repo1?[.]maven(?:[.]apache)?)[.](?:org|com)\b")
 INDEX_SETTINGS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX", "NPM_CONFIG_REGISTRY")
 
 
