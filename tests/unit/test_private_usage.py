@@ -28,6 +28,23 @@ OF_PYTHON = frozenset(
 )
 """Names of the standard library that begin with an underscore and are meant for others."""
 
+OF_LIBRARIES = {
+    "events/kafka/abandon.py": frozenset(
+        {
+            "_client",
+            "_closed",
+            "_commit_refresh_task",
+            "_coordination_task",
+            "_coordinator",
+            "_fetcher",
+            "_heartbeat_task",
+            "_md_update_fut",
+            "_sender",
+        }
+    )
+}
+"""Names of libraries, for a reason that the file gives."""
+
 BY_NAME = frozenset({"getattr", "setattr", "delattr"})
 """Functions, and methods of `monkeypatch`, that take the name of an attribute."""
 
@@ -79,7 +96,7 @@ def used_names(path: Path) -> Iterator[tuple[int, str]]:
 
 def private_usage() -> Iterator[tuple[str, str]]:
     for path in [*source_files("py"), *all_tests()]:
-        allowed = defined_names()[package(path)] | OF_PYTHON
+        allowed = defined_names()[package(path)] | OF_PYTHON | OF_LIBRARIES.get(short_name(path), frozenset())
         for number, name in used_names(path):
             if PRIVATE.fullmatch(name) and name not in allowed:
                 yield short_name(path), f"{number} {name}"

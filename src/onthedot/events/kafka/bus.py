@@ -1,0 +1,58 @@
+"""KafkaBus: the bus contract on aiokafka."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from onthedot.events.bus import BusMessage, BusRecord, Revoked, Subscription
+from onthedot.events.kafka import consumer
+from onthedot.events.kafka.log_filter import limit_log_lines
+from onthedot.events.kafka.partitions import partition_of
+from onthedot.events.kafka.producer import KafkaProducer
+from onthedot.events.kafka.topics import KafkaTopics
+from onthedot.events.settings import Kafka
+
+
+class KafkaBus:
+    """Kafka as the bus. It belongs to the event loop in which it is used.
+
+    Args:
+        settings: addresses of the servers, login and timeouts.
+    """
+
+    to_log = False
+
+    def __init__(self, settings: Kafka) -> None:
+        self._settings = settings
+        self._topics = KafkaTopics(settings)
+        self._producer = KafkaProducer(settings, self._topics)
+
+    async def open(self) -> None:
+        """Connects to nothing: a worker starts also while Kafka cannot be reached."""
+        limit_log_lines()
+
+    async def close(self) -> None:
+        await asyncio.gather(self._producer.close(), self._topics.close())
+
+    async def partition_count(self, topic: str) -> int:
+        return await self._topics.partition_count(topic)
+
+    def partition_of(self, key: bytes, count: int) -> int:
+        return partition_of(key, count)
+
+    async def send(self, topic: str, partition: int, messages: Sequence[BusMessage]) -> None:
+        await self._producer.send(topic, partition, messages)
+
+    async def subscribe(self, group: str, topics: Sequence[str], on_revoked: Revoked) -> Subscription:
+        if self._settings.create_topics:
+            for topic in topics:
+                await self._topics.partition_count(topic)
+        subscription = consumer.KafkaSubscription(self._settings, group, on_revoked)
+        await subscription.start(topics)
+        return subscription
+
+    async def peek(self, topic: str) -> AsyncIterator[BusRecord]:
+        partitions = await self._topics.partition_count(topic)
+        async for record in consumer.peek(self._settings, topic, partitions):
+            yield record

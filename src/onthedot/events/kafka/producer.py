@@ -1,0 +1,241 @@
+"""Sends batches with acknowledgement of all replicas. A producer that was refused something is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    CorruptRecordException,
+    InvalidTimestampError,
+    InvalidTopicError,
+    KafkaError,
+    LeaderNotAvailableError,
+    MessageSizeTooLargeError,
+    NotLeaderForPartitionError,
+    PolicyViolationError,
+    RecordListTooLargeError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    UnsupportedForMessageFormatError,
+)
+
+from onthedot.events.bus import BusMessage, BusUnreachable, RecordRefused, TopicPartition, TopicUnavailable
+from onthedot.events.kafka.abandon import abandon_producer
+from onthedot.events.kafka.connection import (
+    RETRY_PAUSE,
+    STOP_TIMEOUT,
+    Client,
+    client_options,
+    reason_of,
+)
+from onthedot.events.kafka.topics import KafkaTopics
+from onthedot.events.settings import Kafka
+
+_BATCH_BYTES = 1_000_000  # Kafka's default for the largest batch is 1 MiB
+_LEADER_TIMEOUT = 2.0  # seconds
+_TRIES = 3  # of a batch that failed for another reason than its records or its topic
+_OF_RECORDS = (
+    CorruptRecordException,
+    InvalidTimestampError,
+    MessageSizeTooLargeError,
+    PolicyViolationError,
+    RecordListTooLargeError,
+    UnsupportedForMessageFormatError,
+)
+_OF_TOPIC = (
+    ClusterAuthorizationFailedError,
+    InvalidTopicError,
+    LeaderNotAvailableError,
+    NotLeaderForPartitionError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+
+
+class BatchRefused(Exception):
+    """The records of a batch, or their number, are refused."""
+
+
+@dataclass(eq=False)
+class SharedProducer:
+    """A producer, and the sends that use it now."""
+
+    client: Client
+    sends: int = 0
+    is_retired: bool = False
+
+
+class KafkaProducer:
+    """One producer at a time.
+
+    After a refusal, and after some outages, aiokafka counts sequence numbers that no server has seen, and the servers
+    refuse everything that follows in that partition (aiokafka#1017). A new producer counts from the beginning. The old
+    one completes what other partitions have in flight.
+    """
+
+    def __init__(self, settings: Kafka, topics: KafkaTopics) -> None:
+        self._options: dict[str, Any] = {
+            **client_options(settings),
+            "acks": "all",
+            "enable_idempotence": True,
+            "compression_type": settings.compression,
+            "max_batch_size": _BATCH_BYTES,
+        }
+        self._topics = topics
+        self._timeout = settings.request_timeout
+        self._current: SharedProducer | None = None
+        self._starting = asyncio.Lock()
+        self._all: set[SharedProducer] = set()
+        self._stops: set[asyncio.Task[None]] = set()
+        self._is_closing = False
+        self._closed = asyncio.Event()
+
+    async def send(self, topic: str, partition: int, messages: Sequence[BusMessage]) -> None:
+        """Send in order. A batch that is refused is halved, until a single record is refused."""
+        target = TopicPartition(topic, partition)
+        start = 0
+        size = len(messages)
+        while start < len(messages):
+            part = messages[start : start + size]
+            try:
+                start += await self._send_part(target, part)
+            except BatchRefused as refusal:
+                if len(part) == 1:
+                    raise RecordRefused(start, str(refusal)) from refusal
+                size = len(part) // 2
+
+    async def close(self) -> None:
+        """Sends that are in flight are abandoned after 2 seconds."""
+        self._is_closing = True
+        await asyncio.gather(*map(self._stop, self._all), *self._stops)
+        self._closed.set()
+
+    async def _send_part(self, target: TopicPartition, messages: Sequence[BusMessage]) -> int:
+        """The number of messages that fit into one batch, which was sent."""
+        failures = 0
+        while True:
+            producer = await self._producer()
+            producer.sends += 1
+            try:
+                return await self._send_batch(producer.client, target, messages)
+            except KafkaError as error:
+                self._retire(producer)
+                reason = reason_of(error)
+                if isinstance(error, _OF_RECORDS):
+                    raise BatchRefused(reason) from error
+                if isinstance(error, _OF_TOPIC):
+                    raise TopicUnavailable(f"topic {target.topic!r} is not available: {reason}") from error
+                failures += 1
+                if failures == _TRIES:
+                    raise TopicUnavailable(f"topic {target.topic!r}: {_TRIES} producers failed, {reason}") from error
+            finally:
+                producer.sends -= 1
+                self._stop_unused(producer)
+            await asyncio.sleep(RETRY_PAUSE)
+
+    async def _send_batch(self, client: Client, target: TopicPartition, messages: Sequence[BusMessage]) -> int:
+        await self._find_leader(client, target)
+        batch = client.create_batch()
+        for message in messages:
+            headers = list(message.headers)
+            added = batch.append(timestamp=message.timestamp, key=message.key, value=message.value, headers=headers)
+            if added is None:
+                break
+        count: int = batch.record_count()
+        sent: asyncio.Future[Any] = await client.send_batch(batch, target.topic, partition=target.partition)
+        await self._until_closed(sent)
+        return count
+
+    async def _until_closed(self, sent: asyncio.Future[Any]) -> None:
+        """A producer that is abandoned never resolves its futures."""
+        closed = asyncio.ensure_future(self._closed.wait())
+        try:
+            await asyncio.wait([sent, closed], return_when=asyncio.FIRST_COMPLETED)
+            if not sent.done():
+                raise BusUnreachable("the bus was closed before it had sent the batch")
+            sent.result()
+        finally:
+            closed.cancel()
+            sent.cancel()
+
+    async def _find_leader(self, client: Client, target: TopicPartition) -> None:
+        """Without it a batch waits inside the producer, and its failure makes the producer unusable."""
+        cluster = client.client.cluster
+        if cluster.partitions_for_topic(target.topic) is None:
+            await self._await_topic(target.topic)
+            await client.partitions_for(target.topic)
+        try:
+            async with asyncio.timeout(_LEADER_TIMEOUT):
+                while cluster.leader_for_partition(target) in (None, -1):
+                    await client.client.force_metadata_update()
+                    await asyncio.sleep(RETRY_PAUSE / 10)
+        except TimeoutError:
+            raise TopicUnavailable(f"partition {target.partition} of {target.topic!r} has no leader") from None
+
+    async def _await_topic(self, topic: str) -> None:
+        """Returns when the topic exists; waits while no server answers."""
+        while not self._is_closing:
+            try:
+                await self._topics.partition_count(topic)
+            except BusUnreachable:
+                await asyncio.sleep(RETRY_PAUSE)
+            else:
+                return
+        raise BusUnreachable("the bus is closed")
+
+    async def _producer(self) -> SharedProducer:
+        """Waits while no server answers."""
+        async with self._starting:
+            while self._current is None:
+                if self._is_closing:
+                    raise BusUnreachable("the bus is closed")
+                if not await self._is_started():
+                    await asyncio.sleep(RETRY_PAUSE)
+            return self._current
+
+    async def _is_started(self) -> bool:
+        client: Client = AIOKafkaProducer(**self._options)
+        try:
+            async with asyncio.timeout(self._timeout):
+                await client.start()
+        except (KafkaError, OSError, TimeoutError):
+            return False
+        else:
+            self._current = SharedProducer(client)
+            self._all.add(self._current)
+            return True
+        finally:
+            if self._current is None:
+                await client.stop()
+
+    def _retire(self, producer: SharedProducer) -> None:
+        producer.is_retired = True
+        if self._current is producer:
+            self._current = None
+
+    def _stop_unused(self, producer: SharedProducer) -> None:
+        if producer.is_retired and producer.sends == 0 and producer in self._all:
+            stop = asyncio.create_task(self._stop(producer))
+            self._stops.add(stop)
+            stop.add_done_callback(self._stops.discard)
+            self._all.discard(producer)
+
+    async def _stop(self, producer: SharedProducer) -> None:
+        """A batch that is not sent after 2 seconds is abandoned. `stop()` of aiokafka would wait for it (#1101)."""
+        client = producer.client
+        is_stopped = False
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT):
+                await client.flush()
+                await client.stop()
+                is_stopped = True
+        except TimeoutError:
+            pass
+        finally:
+            if not is_stopped:
+                await abandon_producer(client)
