@@ -9,6 +9,7 @@ import sys
 
 from benchmarks import (
     batches,
+    events,
     flow_costs,
     flow_delays,
     limits,
@@ -37,6 +38,7 @@ SUITES = {
     "processes": processes.MEASURES,
     "limits": limits.MEASURES,
     "settle": settle.MEASURES,
+    "events": events.MEASURES,
     "flows": flow_costs.MEASURES + flow_delays.MEASURES,
     "waiting": waiting_tasks.MEASURES,
     "streams": streams.MEASURES,

@@ -14,15 +14,15 @@ from onthedot.stores.contract import RELAYS, Arrival, HandleRecord, HandleStatus
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import from_handle, json_list, to_event, to_handle
 
-_PAGE = 100  # seqs of a topic and bucket that are read at once
-_MAX_SCAN = 50_000  # positions that one read of a bucket passes over
+_MIN_PAGE = 10  # seqs of a topic and bucket that are read at once
+MAX_SCAN = 50_000  # positions that one read of a bucket passes over
 
 
 class SqliteEventTables:
     """`EventTables` on a connection, inside one transaction."""
 
     def __init__(self, db: sqlite3.Connection, app: int) -> None:
-        self._db = db
+        self.db = db
         self._run = db.execute
         self._app = app
         self.now: float = 0.0  # of the call
@@ -34,7 +34,7 @@ class SqliteEventTables:
     def insert(self, events: Sequence[NewEvent]) -> list[bool]:
         before = self.seq
         rows = [(seq, self._app, *astuple(event)) for seq, event in enumerate(events, before + 1)]
-        inserted = self._db.executemany(SQL["insert_event"], rows).rowcount
+        inserted = self.db.executemany(SQL["insert_event"], rows).rowcount
         self.seq += len(rows)
         if inserted == len(rows):
             return [True] * inserted
@@ -46,11 +46,11 @@ class SqliteEventTables:
         return fresh
 
     def mark_sent(self, seqs: Sequence[int], *, to_log: bool) -> None:
-        unsent: dict[int, int] = dict(self._run(SQL["unsent_buckets"], (json_list(seqs), self._app)).fetchall())
+        unsent: dict[int, int] = dict(self._run(SQL["unsent_buckets"], (json_list(list(seqs)), self._app)).fetchall())
         buckets = {seq: unsent[seq] for seq in seqs if seq in unsent}  # in this order, each once
         now = int(self.now)
         positions: Mapping[int, int] = self._append_to_log(buckets) if to_log else {}
-        self._db.executemany(SQL["mark_sent"], [(now, positions.get(seq), seq) for seq in buckets])
+        self.db.executemany(SQL["mark_sent"], [(now, positions.get(seq), seq) for seq in buckets])
         self._retain("event", list(buckets))
 
     def _append_to_log(self, buckets: Mapping[int, int]) -> dict[int, int]:
@@ -64,27 +64,27 @@ class SqliteEventTables:
         return positions
 
     def mark_failed(self, refused: Mapping[int, str]) -> None:
-        self._db.executemany(SQL["mark_failed"], [(error, seq, self._app) for seq, error in refused.items()])
+        self.db.executemany(SQL["mark_failed"], [(error, seq, self._app) for seq, error in refused.items()])
 
     def pending(
         self, buckets: Collection[int], in_flight: Collection[int], skip_topics: Collection[str], limit: int
     ) -> list[OutboxEvent]:
         """By topic and bucket, so that a long queue of another relay or of a skipped topic is not read."""
         pairs = self._run(SQL["unsent_pairs"], {"app": self._app}).fetchall()
-        queues = [
-            self._unsent(topic, bucket) for topic, bucket in pairs if bucket in buckets and topic not in skip_topics
-        ]
+        wanted = [(topic, bucket) for topic, bucket in pairs if bucket in buckets and topic not in skip_topics]
+        page = _MIN_PAGE + limit // max(1, len(wanted))  # most of what is read is taken
+        queues = [self._unsent(topic, bucket, page) for topic, bucket in wanted]
         held = set(in_flight)
         seqs = list(islice((seq for seq in merge(*queues) if seq not in held), limit))
         return [to_event(row) for row in self._run(SQL["events_by_seq"], (json_list(seqs),))] if seqs else []
 
-    def _unsent(self, topic: str, bucket: int) -> Iterator[int]:
+    def _unsent(self, topic: str, bucket: int, page: int) -> Iterator[int]:
         after = 0
         while True:
-            rows = self._run(SQL["unsent"], (self._app, topic, bucket, after, _PAGE)).fetchall()
+            rows = self._run(SQL["unsent"], (self._app, topic, bucket, after, page)).fetchall()
             for (after,) in rows:
                 yield after
-            if len(rows) < _PAGE:
+            if len(rows) < page:
                 return
 
     def amend(self, ids: Sequence[str], action: Literal["retry", "discard"]) -> list[str]:
@@ -93,9 +93,9 @@ class SqliteEventTables:
             for (seq,) in self._run(SQL["failed_seq"], (self._app, event_id)):
                 failed[event_id] = seq
         if action == "retry":
-            self._db.executemany(SQL["retry_event"], [(seq,) for seq in failed.values()])
+            self.db.executemany(SQL["retry_event"], [(seq,) for seq in failed.values()])
         else:
-            self._db.executemany(SQL["discard_event"], [(int(self.now), seq) for seq in failed.values()])
+            self.db.executemany(SQL["discard_event"], [(int(self.now), seq) for seq in failed.values()])
             self._retain("event", list(failed.values()))
         return list(failed)
 
@@ -137,7 +137,7 @@ class SqliteEventTables:
         end = max(after, self._positions(RELAYS).get(bucket, 0))
         if first is None:
             return [], end
-        until = first + _MAX_SCAN
+        until = first + MAX_SCAN
         wanted = {"app": self._app, "bucket": bucket, "after": after, "until": until, "limit": limit}
         rows = self._run(SQL["read_log"], {**wanted, "topics": json_list(list(topics))})
         found = [to_event(row) for row in rows]

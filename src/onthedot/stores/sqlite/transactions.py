@@ -5,23 +5,15 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from onthedot.errors import StoreRefused
-from onthedot.stores.rules.notifications import Notifications
 from onthedot.stores.sqlite.errors import translate
+from onthedot.stores.sqlite.joined_calls import JoinedCall
 from onthedot.stores.sqlite.schema import app_of, migrate
 from onthedot.stores.sqlite.tables import SqliteTables
 
 T = TypeVar("T")
-
-
-class JoinedCall(NamedTuple):
-    """Notifications to send once the caller has committed, and the numbers of the file that show the commit."""
-
-    notifications: Notifications
-    transition_count: int
-    event_seq: int
 
 
 def join(

@@ -15,7 +15,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from onthedot.errors import StoreError, StoreUnavailable
 from onthedot.stores.rules.notifications import Notifications
@@ -24,6 +23,7 @@ from onthedot.stores.sqlite.claim_numbers import ClaimNumbers
 from onthedot.stores.sqlite.errors import is_busy, translate
 from onthedot.stores.sqlite.files import create_folder, open_side_file, side_mode
 from onthedot.stores.sqlite.fsync_thread import FsyncThread
+from onthedot.stores.sqlite.joined_calls import JoinedCall, JoinedCalls
 from onthedot.stores.sqlite.notifier import DatagramNotifier
 from onthedot.stores.sqlite.presence import Presence
 from onthedot.stores.sqlite.queries import SQL
@@ -31,20 +31,11 @@ from onthedot.stores.sqlite.request_thread import Request, RequestThread, answer
 from onthedot.stores.sqlite.rows import UndecodableRow
 from onthedot.stores.sqlite.schema import BUSY_MS, app_of, connect, is_ready, prepare
 from onthedot.stores.sqlite.tables import SqliteTables
-from onthedot.stores.sqlite.transactions import JoinedCall
 from onthedot.stores.sqlite.undecodable import isolate
 
-_MAX_JOINED = 60.0  # seconds that a caller's transaction may take; later its tasks are found by the poll
 _CHECKPOINT = 4 << 20  # bytes of WAL
 _TRUNCATE = 8 << 20
 _STEP = 1 << 20
-
-
-class _Awaited(NamedTuple):
-    """A call inside a caller's transaction, which is not committed yet."""
-
-    call: JoinedCall
-    give_up_at: float
 
 
 class WriterThread(RequestThread[SqliteTables]):
@@ -60,7 +51,7 @@ class WriterThread(RequestThread[SqliteTables]):
         self._peers: dict[str, int | None] = {}  # other processes → pidfd, where there is one
         self._known_control = -1  # the control number whose sessions are known
         self._checked_peers = 0.0
-        self._joined: list[_Awaited] = []
+        self._joined = JoinedCalls()
         self._name = name
         self._now = now
         self._auto_schema = auto_schema
@@ -195,21 +186,11 @@ class WriterThread(RequestThread[SqliteTables]):
 
     def await_commit(self, call: JoinedCall) -> None:
         """From any thread: send the notifications of a joined call when its transaction is committed."""
-        self._joined.append(_Awaited(call, self.monotonic() + _MAX_JOINED))
+        self._joined.append(call, self.monotonic())
         self.wake()
 
     def _publish_joined(self, tables: SqliteTables) -> None:
-        now = self.monotonic()
-        committed: list[Notifications] = []
-        for awaited in list(self._joined):
-            call = awaited.call
-            (is_committed,) = tables.db.execute(
-                SQL["has_committed"], (call.transition_count, call.event_seq)
-            ).fetchone()
-            if is_committed:
-                committed.append(call.notifications)
-            if is_committed or awaited.give_up_at < now:
-                self._joined.remove(awaited)  # other threads append meanwhile
+        committed = self._joined.pop_committed(tables, self.monotonic())
         if committed:
             self._update_peers(tables)  # this process may not have written anything yet
         self._notifier.publish(committed, self._workers, self._members)

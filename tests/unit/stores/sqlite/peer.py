@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, Policy, SlotPool
+from onthedot.stores.contract import ClaimRequest, Completed, Hints, Lease, NewTask, Policy, RelayRequest, SlotPool
 from onthedot.stores.rules.notifications import Notifications
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.sqlite.notifier import DatagramNotifier
+from tests.contract.event_steps import event
 
 ROOT = Path(__file__).parents[4]
 FOREVER = 10**12
@@ -68,6 +69,19 @@ def die_instead(_: DatagramNotifier, calls: Sequence[Notifications], *__: Iterab
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+async def use_outbox(store: SqliteStore, session: str, hints: Hints, verb: str, ids: list[str]) -> Any:
+    match verb:
+        case "publish":
+            return list(await store.publish([event(event_id=event_id) for event_id in ids]))
+        case "relay":  # what it reads stays in flight
+            result = await store.relay(session, [], {}, RelayRequest())
+            return [list(result.buckets), [stored.event.id for stored in result.events]]
+        case _:
+            while not (await anext(hints)).events:
+                pass
+            return None
+
+
 async def live(path: str, session: str) -> None:
     """The peer process."""
     store = SqliteStore(path)
@@ -105,6 +119,8 @@ async def live(path: str, session: str) -> None:
             case ["hint"]:
                 hint = await anext(hints)
                 answer = [sorted(hint.sources), dict(hint.cancel_requests), sorted(hint.ended)]
+            case ["publish" | "relay" | "event hint" as verb, *ids]:
+                answer = await use_outbox(store, session, hints, verb, ids)
             case ["close"]:
                 await hints.aclose()
                 await store.close_session(session)
