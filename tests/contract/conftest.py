@@ -70,7 +70,6 @@ WITHOUT = {
     ),
     "memory": ("undecodable", "claim_entries"),  # it keeps objects, which are always readable
     **dict.fromkeys(("redis", "limited"), EVENTS),  # a cache of tasks has no transaction of the user to join
-    **dict.fromkeys(("postgres", "pooled"), EVENTS),
 }  # facets that a kind does not implement
 VERSIONED = (
     "add",
@@ -80,7 +79,7 @@ VERSIONED = (
 )  # facets that use most of a driver run on every Python
 ONLY = {  # other connections to a store that is tested in full: these facets, unless ONTHEDOT_FAULTS=long
     "limited": ("hints", "notes", "schedules"),
-    "pooled": ("hints", "notes", "settle"),
+    "pooled": ("hints", "notes", "settle", *EVENTS),
 }
 
 

@@ -37,10 +37,12 @@ def test_settings_have_every_option_of_a_url(url: str, store: str) -> None:
 
 
 def test_settings_have_the_options_of_postgres() -> None:
-    ours = PostgresAddress.of("postgresql://db/shop?auto_schema=0&lease=5&listen=db:5432&statement_cache_size=0")
+    ours = PostgresAddress.of(
+        "postgresql://db/shop?auto_schema=0&lease=5&listen=db:5432&notify=0&statement_cache_size=0"
+    )
     assert ours.dsn == "postgresql://db/shop"
     of_libpq = {"sslmode", "sslrootcert", "sslcert", "sslkey", "service"}
-    assert options_of("Postgres") == {"auto_schema", "lease", "listen", "statement_cache_size"} | of_libpq
+    assert options_of("Postgres") == {"auto_schema", "lease", "listen", "notify", "statement_cache_size"} | of_libpq
 
 
 def test_settings_have_every_scheme() -> None:

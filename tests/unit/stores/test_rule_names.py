@@ -31,6 +31,10 @@ SET_BASED = {  # a statement of PL/pgSQL settles many at once, and its name says
     "late_verdict": "verdicts",
     "take_key": "take_keys",
 }
+OUTBOX = (  # Redis has none
+    "publish", "relay", "share", "read_log", "commit_positions", "complete_handles", "is_over", "is_met", "as_seen",
+    "create_handle",
+)  # fmt: skip
 VERBS = (
     "cancel",
     "lift",
@@ -56,6 +60,11 @@ def defined(language: str) -> set[str]:
 def test_every_rule_has_its_name_in_every_language(language: str) -> None:
     expected = {SET_BASED.get(rule, rule) if language == "PL/pgSQL" else rule for rule in (*RULES, *SET_BASED)}
     assert expected - defined(language) == set()
+
+
+@pytest.mark.parametrize("language", ["Python", "PL/pgSQL"])
+def test_rules_of_the_outbox_have_the_same_name(language: str) -> None:
+    assert set(OUTBOX) - defined(language) == set()
 
 
 def test_every_verb_is_a_rule_a_script_and_a_function() -> None:

@@ -10,7 +10,12 @@ import pytest
 from onthedot.stores.postgres import schema as postgres
 from onthedot.stores.sqlite import schema as sqlite
 
-DIGESTS = {"sqlite 3": "e9b6a9f15c3f", "sqlite 4": "a3c9d4822c1e", "postgres 3": "b4a5b5e8ef3d"}
+DIGESTS = {
+    "sqlite 3": "e9b6a9f15c3f",
+    "sqlite 4": "a3c9d4822c1e",
+    "postgres 3": "b4a5b5e8ef3d",
+    "postgres 4": "4578e742e56b",
+}
 
 
 def digest(text: str) -> str:

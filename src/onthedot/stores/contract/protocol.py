@@ -31,6 +31,7 @@ class StoreTraits(Struct, frozen=True):
     synchronous: bool = False  # it answers without suspending, and may be called from any thread
     cancel_safe: bool = False  # cancelling a call does not affect other calls, and a call has its own timeout
     lease_ms: int | None = None  # how long a session lives without a heartbeat; None: the store notices a death
+    joined_hints: bool = True  # False: events that were published in the caller's transaction come without a hint
 
 
 class Tasks(Protocol):

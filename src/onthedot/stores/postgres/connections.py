@@ -166,8 +166,9 @@ class PostgresConnections:
         self.turn: PostgresConnection = PostgresConnection(address, reachability=reachability)
         self.add: PostgresConnection = PostgresConnection(address, reachability=reachability)
         self.heartbeat: PostgresConnection = PostgresConnection(address, reachability=reachability)  # and short hints
+        self.events: PostgresConnection = PostgresConnection(address, reachability=reachability)  # relays and readers
         self.reads: PostgresConnection = PostgresConnection(address, READ_TIMEOUT, reachability)
-        self.all: tuple[PostgresConnection, ...] = (self.turn, self.add, self.heartbeat, self.reads)
+        self.all: tuple[PostgresConnection, ...] = (self.turn, self.add, self.heartbeat, self.events, self.reads)
 
     def on_timeout(self, callback: Callable[[], object]) -> None:
         """callback: called when an answer did not arrive in time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import NamedTuple
 from uuid import uuid4
@@ -54,12 +54,13 @@ class Notification(msgspec.Struct, omit_defaults=True):
     ended: list[ReportedTasks] = []
     new_items: list[ReportedTasks] = []
     cancel_requests: list[CancelTarget] = []
+    events: bool = False  # there are events to relay or to read, or buckets to own
     reason: str = ""  # of the cancel requests
     caller: str | None = None  # the session that called: it sees the effects itself
     sender: str = ""  # the notifier that sends it, which has delivered it on its own event loop
 
     def __bool__(self) -> bool:
-        return bool(self.sources or self.recheck or self.ended or self.new_items or self.cancel_requests)
+        return bool(self.sources or self.recheck or self.ended or self.new_items or self.cancel_requests or self.events)
 
     def payloads(self) -> Iterable[bytes]:
         """As few as possible, each short enough for NOTIFY."""
@@ -77,7 +78,7 @@ class Notification(msgspec.Struct, omit_defaults=True):
         """Empty: it cannot be divided."""
         self.ended = _in_halves(self.ended)
         self.new_items = _in_halves(self.new_items)
-        other = replace(self, sources=[], recheck=False, ended=[], new_items=[], cancel_requests=[])
+        other = replace(self, sources=[], recheck=False, ended=[], new_items=[], cancel_requests=[], events=False)
         if middle := len(self.sources) // 2:
             return replace(self, sources=self.sources[:middle]), replace(other, sources=self.sources[middle:])
         if middle := len(self.ended) // 2:
@@ -119,10 +120,14 @@ def channel_of(app: str) -> str:
 class Notifier:
     """The listeners of one event loop, and the two connections that they need."""
 
-    def __init__(self, address: PostgresAddress, app: str, sender: PostgresConnection) -> None:
+    def __init__(
+        self, address: PostgresAddress, app: str, sender: PostgresConnection, members: Collection[str] = ()
+    ) -> None:
+        """members: sessions that relay or read events; the set changes."""
         self._address = address.listen_address
         self._channel = channel_of(app)
         self._sender = sender
+        self._members = members
         self._id = uuid4().hex[:12]
         self._hub = HintHub()
         self._listener: Connection | None = None
@@ -165,6 +170,10 @@ class Notifier:
             self._hub.notify(session, new_items=uuids)
         for session, uuid in notification.cancel_requests:
             self._hub.notify(session, cancel_requests={uuid: notification.reason})
+        if notification.events:
+            for session in list(self._members):
+                if session != notification.caller:
+                    self._hub.notify(session, events=True)
 
     # -- receiving
 

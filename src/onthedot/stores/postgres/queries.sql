@@ -44,7 +44,7 @@ SELECT * FROM onthedot.add_v1($1, $2);
 SELECT * FROM onthedot.add_in_v1($1);
 
 -- name: turn
-SELECT * FROM onthedot.turn_v1($1, $2, $3);
+SELECT * FROM onthedot.turn_v1($1, $2, $3, $4);
 
 -- name: cancel
 SELECT * FROM onthedot.cancel_v1($1);
@@ -106,10 +106,11 @@ SELECT set_config('search_path', 'onthedot', true), onthedot.app_v1($1) AS id,
     (extract(epoch FROM clock_timestamp()) * 1000)::double precision AS moment;
 
 -- name: apps
--- The apps that have tasks, sessions or schedules.
-SELECT name FROM onthedot.app WHERE id IN (
+-- The apps that have tasks, sessions, schedules or events. A relay of sent events has left its buckets.
+SELECT name FROM onthedot.app AS a WHERE id IN (
     SELECT app FROM onthedot.tally UNION SELECT app FROM onthedot.session UNION SELECT app FROM onthedot.schedule
-) ORDER BY name;
+    UNION SELECT app FROM onthedot.event_bucket
+) OR EXISTS (SELECT FROM onthedot.event_outbox AS e WHERE e.app = a.id AND e.status = 'pending') ORDER BY name;
 
 -- name: get
 -- Records by uuid.

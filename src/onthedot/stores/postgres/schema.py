@@ -14,19 +14,30 @@ from onthedot.stores.postgres.url import PostgresAddress
 
 T = TypeVar("T")
 
-VERSION = 3
-MIGRATIONS: dict[int, str] = {}  # from this version to the next; no release has an older version
+VERSION = 4
 _LOCK = 1869897843  # advisory: one process at a time creates or migrates the schema
 _FUNCTIONS = (
     "prelude", "change_log", "records", "places", "limits", "lanes", "counters", "waits", "subscriptions",
-    "unique_keys", "insert", "finish", "settle", "alarms", "schedules", "claim", "sessions", "turn", "cancel", "revive",
-    "transfer", "journal", "signals", "retention", "verb_settings",
+    "unique_keys", "insert", "events", "finish", "settle", "alarms", "schedules", "claim", "sessions", "turn", "cancel",
+    "revive", "transfer", "journal", "signals", "relay", "event_log", "resume_handles", "event_retention", "retention",
+    "verb_settings",
 )  # fmt: skip
 
 
+def _text(*names: str) -> str:
+    return "\n".join((FOLDER / f"{name}.sql").read_text("utf-8") for name in names)
+
+
+MIGRATIONS: dict[int, str] = {3: _text("event_schema")}
+"""The tables, from this version to the next. The functions of the last version are replaced after all steps."""
+
+
 def schema_text() -> str:
-    files = [FOLDER / "schema.sql", *(FOLDER / "functions" / f"{name}.sql" for name in _FUNCTIONS)]
-    return "\n".join(file.read_text("utf-8") for file in files)
+    return f"{_text('schema', 'event_schema')}\n{functions_text()}"
+
+
+def functions_text() -> str:
+    return _text(*(f"functions/{name}" for name in _FUNCTIONS))
 
 
 async def prepare(connection: Connection, address: PostgresAddress) -> None:
@@ -46,10 +57,18 @@ async def _install(connection: Connection, address: PostgresAddress) -> None:
         version = await _version(connection, address)
         if version == VERSION:
             return
-        steps = [schema_text()] if version == 0 else [MIGRATIONS[step] for step in range(version, VERSION)]
-        for step in steps:
+        for step in _steps(version):
             await connection.execute(step)
         await connection.execute("UPDATE onthedot.version SET number = $1", VERSION)
+
+
+def _steps(version: int) -> list[str]:
+    """From this version to the last. A process of an older version continues: functions that it calls with other
+    arguments, and that no file has any more, remain."""
+    if version == 0:
+        return [schema_text()]
+    functions = functions_text().replace("\nCREATE FUNCTION ", "\nCREATE OR REPLACE FUNCTION ")
+    return [*(MIGRATIONS[step] for step in range(version, VERSION)), f"SET LOCAL search_path = onthedot;\n{functions}"]
 
 
 async def _version(connection: Connection, address: PostgresAddress) -> int:

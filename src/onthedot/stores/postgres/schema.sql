@@ -1,4 +1,4 @@
--- Version 3. Times are milliseconds since the epoch, by this server's clock. Names are short, because all of it is in
+-- Version 4. Times are milliseconds since the epoch, by this server's clock. Names are short, because all of it is in
 -- one schema; they are compared by their bytes, whatever the locale of the database.
 --
 -- A live task is either in one place (a row in `place`) or leased (its seq is in `claim.seqs`). Locking the row in
@@ -14,7 +14,7 @@ SET LOCAL search_path = onthedot;
 CREATE DOMAIN label AS text COLLATE "C";
 
 CREATE TABLE version (number integer NOT NULL);
-INSERT INTO version VALUES (3);
+INSERT INTO version VALUES (4);
 CREATE TABLE app (  -- data_set: random, so that a worker notices another database behind the same URL
     id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name label NOT NULL UNIQUE,
     data_set uuid NOT NULL DEFAULT gen_random_uuid()
@@ -135,3 +135,11 @@ CREATE TABLE change (  -- the change feed; call: its transaction. deleted: uuid 
     app integer NOT NULL, call bigint NOT NULL, at bigint NOT NULL, state label NOT NULL, seqs bigint[], deleted json
 );
 CREATE INDEX change_call ON change (app, call);
+
+-- The result of settling outcomes. sources, lanes: of all. newcomers: requeued tasks that are parked, by rank. woken:
+-- sources that got ready tasks. missed: a task was changed by another call meanwhile. raised: counters that were
+-- incremented. waiting: tasks that wait now. dropped: tasks that were not kept.
+CREATE TYPE settlement AS (
+    positions bigint[], sources text[], lanes text[], newcomers bigint[], woken text[], suspect boolean, chore boolean,
+    missed boolean, ended json, raised text[], waiting bigint[], dropped bigint[]
+);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from onthedot.clock.protocol import Clock
@@ -31,9 +31,10 @@ from onthedot.stores.contract import (
     TurnResult,
     Verdict,
 )
-from onthedot.stores.postgres import protocol, transactions
+from onthedot.stores.postgres import events, protocol, transactions
 from onthedot.stores.postgres.connections import PostgresConnection, PostgresConnections
 from onthedot.stores.postgres.notifier import Notification, Notifier, decode_notification
+from onthedot.stores.postgres.outbox import PostgresOutbox
 from onthedot.stores.postgres.queries import SQL
 from onthedot.stores.postgres.reads import PostgresReads
 from onthedot.stores.postgres.schema import prepare
@@ -43,11 +44,13 @@ from onthedot.stores.postgres.url import PostgresAddress
 class PostgresLoop:
     """The store on one event loop: its connections, and the notifier."""
 
-    def __init__(self, address: PostgresAddress, app: str, connections: PostgresConnections) -> None:
+    def __init__(
+        self, address: PostgresAddress, app: str, connections: PostgresConnections, members: Collection[str]
+    ) -> None:
         self.users: int = 0  # calls of `open` that were not closed
         self.has_app: bool = False  # the app has been found in the database, or was created
         self.connections: PostgresConnections = connections
-        self.notifier: Notifier = Notifier(address, app, connections.heartbeat)
+        self.notifier: Notifier = Notifier(address, app, connections.heartbeat, members)
         connections.on_timeout(self._replace_connections)
 
     def _replace_connections(self) -> None:
@@ -60,7 +63,7 @@ class PostgresLoop:
         await self.connections.close()
 
 
-class PostgresStore(PostgresReads):
+class PostgresStore(PostgresReads, PostgresOutbox):
     """Several apps may share a database: each sees its own tasks. Several event loops may use it, opened on each.
 
     connections: makes the connections of one event loop.
@@ -74,7 +77,9 @@ class PostgresStore(PostgresReads):
         connections: Callable[[PostgresAddress], PostgresConnections] = PostgresConnections,
     ) -> None:
         self.address: PostgresAddress = PostgresAddress.of(url)
-        self.traits: StoreTraits = StoreTraits(shared=True, lease_ms=self.address.lease)
+        self.traits: StoreTraits = StoreTraits(
+            shared=True, lease_ms=self.address.lease, joined_hints=self.address.notify
+        )
         self._clock = clock or SystemClock()
         self._name = name
         self._new_connections = connections
@@ -83,6 +88,7 @@ class PostgresStore(PostgresReads):
         self._by_loop = weakref.WeakKeyDictionary()
         self._clock_lag = 0.0  # ms from this process's clock to the server's, at least
         self._prepared = False
+        self._members: set[str] = set()  # sessions of this process that relay or read events
         register_fork_hooks(self, store=True)
 
     # -- open and close, once for every event loop
@@ -92,7 +98,8 @@ class PostgresStore(PostgresReads):
         with self._lock:
             here = self._by_loop.get(loop)
             if here is None:
-                here = PostgresLoop(self.address, self._name, self._new_connections(self.address))
+                connections = self._new_connections(self.address)
+                here = PostgresLoop(self.address, self._name, connections, self._members)
                 self._by_loop[loop] = here
             here.users += 1
         try:
@@ -126,6 +133,7 @@ class PostgresStore(PostgresReads):
         self._lock = threading.Lock()
         keep_over_fork(list(self._by_loop.values()))
         self._by_loop = weakref.WeakKeyDictionary()
+        self._members = set()
 
     # -- this event loop
 
@@ -167,6 +175,12 @@ class PostgresStore(PostgresReads):
         if notification:
             self._here.notifier.notify(notification)
 
+    def _set_member(self, session: str, *, alive: bool) -> None:
+        if alive:
+            self._members.add(session)
+        else:
+            self._members.discard(session)
+
     # -- tasks
 
     def earliest_now(self) -> float:
@@ -189,6 +203,7 @@ class PostgresStore(PostgresReads):
         if request is not None:
             claim = protocol.encode_claim_request(request)
         spawned = protocol.encode_spawned(outcomes)
+        published = events.encode_published(outcomes)
         sessions = sorted({outcome.lease.session for outcome in outcomes})
         body = self._request(
             session=session,
@@ -203,6 +218,7 @@ class PostgresStore(PostgresReads):
             body,
             protocol.encode(protocol.encode_outcomes(outcomes, sessions[0])) if outcomes else None,
             protocol.encode(spawned) if spawned else None,
+            protocol.encode(published) if published else None,
         )
         self._notify(decode_notification(row["notification"], session))
         self._observe_clock(row["moment"])
@@ -253,6 +269,7 @@ class PostgresStore(PostgresReads):
         return HeartbeatResult(True, protocol.to_leases(row["cancel_requests"], session))
 
     async def close_session(self, session: str, *, crashed: bool = False) -> None:
+        self._set_member(session, alive=False)
         connection = self.connections.heartbeat if crashed else self.connections.add
         row = await connection.row(SQL["close_session"], self._request(session=session, crashed=crashed))
         self._notify(decode_notification(row["notification"], session))
@@ -327,4 +344,5 @@ class PostgresStore(PostgresReads):
         in_parts = protocol.must_be_in_parts(spawned)
         session = outcome.lease.session
         outcomes = protocol.encode_outcomes([outcome], session)
-        return self._request(session=session, outcomes=outcomes, tasks=spawned, in_parts=in_parts)
+        published = events.encode_published([outcome])
+        return self._request(session=session, outcomes=outcomes, tasks=spawned, in_parts=in_parts, events=published)

@@ -23,6 +23,8 @@ _AWAITED = {
     "add_in_v1": "`await task.options(…).enqueue(…)`",
     "settle_in_v1": "`await ctx.complete(…)` in an async task",
     "note_v1": "`await ctx.step_in(…)` in an async task",
+    "publish_v1": "`await app.publish(…)`",
+    "create_handle_v1": "`await app.expect(…)`",
 }
 
 

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from onthedot.errors import StoreRefused
 from onthedot.stores.masked_url import split_url
 
-OPTIONS: tuple[str, ...] = ("auto_schema", "lease", "listen", "statement_cache_size")
+OPTIONS: tuple[str, ...] = ("auto_schema", "lease", "listen", "notify", "statement_cache_size")
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class PostgresAddress:
     auto_schema: bool = True
     statement_cache_size: int = 100  # 0: for a pooler that gives every transaction another connection
     lease: int = 30_000  # ms that a session lives without a heartbeat
+    notify: bool = True  # events that are published in the caller's transaction send a notification at its commit
     listen: str = ""  # host:port of the server itself, if a pooler is in between: it does not pass on LISTEN
 
     @property
@@ -62,4 +63,5 @@ class PostgresAddress:
             raise StoreRefused(f"{cls(url).where}: {rule}")
         dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
         auto_schema = ours.get("auto_schema", "1") not in ("0", "false")
-        return cls(dsn, auto_schema, cached, lease, ours.get("listen", ""))
+        notify = ours.get("notify", "1") not in ("0", "false")
+        return cls(dsn, auto_schema, cached, lease, notify, ours.get("listen", ""))

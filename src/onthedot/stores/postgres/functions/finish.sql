@@ -1,14 +1,5 @@
 -- The ends of tasks, in a few statements for all outcomes of a call.
 
--- name: settlement
--- The result of settling outcomes. sources, lanes: of all. newcomers: requeued tasks that are parked, by rank. woken:
--- sources that got ready tasks. missed: a task was changed by another call meanwhile. raised: counters that were
--- incremented. waiting: tasks that wait now. dropped: tasks that were not kept.
-CREATE TYPE settlement AS (
-    positions bigint[], sources text[], lanes text[], newcomers bigint[], woken text[], suspect boolean, chore boolean,
-    missed boolean, ended json, raised text[], waiting bigint[], dropped bigint[]
-);
-
 -- name: leased_outcomes_v1
 -- The outcomes of a list whose lease holds, with what a requeue reads of their tasks. final: ends, otherwise requeues.
 -- An outcome leaves out its session if that is the first of all, and what most ends have. The first query comes first in

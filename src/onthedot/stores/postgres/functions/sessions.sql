@@ -50,6 +50,7 @@ BEGIN
     DELETE FROM claim WHERE app = _app AND session = _session;
     DELETE FROM session WHERE app = _app AND name = _session;
     PERFORM end_subscriber_v1(_app, _session);
+    PERFORM leave_groups_v1(_app, _session);
     _released.lanes := nullif(array_remove(ARRAY(SELECT DISTINCT unnest(_released.lanes)), NULL), '{}');
     RETURN _woken || release_capacity_v1(_app, _released, _now, false);
 END $$;

@@ -132,13 +132,13 @@ BEGIN
 END $$;
 
 -- name: settle_together_v1
--- Settle outcomes that do not depend on each other; one verdict each. number: of outcomes. tasks: their new tasks, each
--- with the position of its outcome, or null; in_parts: see `add_tasks_v1`. raised: counters that were incremented, or
--- that tasks wait for now.
+-- Settle outcomes that do not depend on each other; one verdict each. number: of outcomes. tasks, events: their new tasks
+-- and events, each with the position of its outcome, or null; in_parts: see `add_tasks_v1`. raised: counters that were
+-- incremented, or that tasks wait for now. published: there are new events.
 CREATE FUNCTION settle_together_v1(
-    _app integer, _outcomes json, _number integer, _tasks json, _in_parts boolean, _sessions text[],
+    _app integer, _outcomes json, _number integer, _tasks json, _in_parts boolean, _events json, _sessions text[],
     _now double precision, _in_transaction boolean, OUT verdicts text[], OUT woken text[], OUT ended json,
-    OUT raised text[]
+    OUT raised text[], OUT published boolean
 ) LANGUAGE plpgsql AS $$
 DECLARE
     _settled settlement := finish_v1(_app, _outcomes, _sessions, _now);
@@ -164,6 +164,10 @@ BEGIN
     END IF;
     IF _settled.waiting IS NOT NULL THEN
         raised := raised || begin_waits_v1(_app, _settled.waiting, _now);
+    END IF;
+    IF _events IS NOT NULL THEN
+        published := nullif(true = ANY (insert_events_v1(_app, _events,
+            CASE WHEN cardinality(_settled.positions) < _number THEN _settled.positions END)), false);
     END IF;
     woken := release_capacity_v1(_app, _settled, _now, _in_transaction);
     IF _settled.chore THEN
@@ -201,9 +205,9 @@ END $$;
 -- name: settle_v1
 -- Settle outcomes; one verdict each. order: "any", "given", or "check" if the tasks decide.
 CREATE FUNCTION settle_v1(
-    _app integer, _outcomes json, _number integer, _tasks json, _in_parts boolean, _sessions text[], _order text,
-    _now double precision, _in_transaction boolean, OUT verdicts text[], OUT woken text[], OUT ended json,
-    OUT raised text[]
+    _app integer, _outcomes json, _number integer, _tasks json, _in_parts boolean, _events json, _sessions text[],
+    _order text, _now double precision, _in_transaction boolean, OUT verdicts text[], OUT woken text[], OUT ended json,
+    OUT raised text[], OUT published boolean
 ) LANGUAGE plpgsql AS $$
 DECLARE
     _next record;
@@ -212,8 +216,8 @@ BEGIN
     -- The lock keeps these sessions from being reaped meanwhile.
     PERFORM FROM session WHERE app = _app AND name = ANY (_sessions) ORDER BY name FOR KEY SHARE;
     IF _order = 'any' OR _order = 'check' AND NOT depends_v1(_app, _outcomes, _tasks) THEN
-        SELECT t.verdicts, t.woken, t.ended, t.raised INTO verdicts, woken, ended, raised
-        FROM settle_together_v1(_app, _outcomes, _number, _tasks, _in_parts, _sessions, _now, _in_transaction) AS t;
+        SELECT t.* INTO verdicts, woken, ended, raised, published FROM settle_together_v1(
+            _app, _outcomes, _number, _tasks, _in_parts, _events, _sessions, _now, _in_transaction) AS t;
         RETURN;
     END IF;
     woken := '{}';
@@ -222,10 +226,13 @@ BEGIN
     LOOP
         SELECT * INTO _one FROM settle_together_v1(_app, json_build_array(_next.value), 1, (
             SELECT json_agg(t.value ORDER BY t.ordinality) FROM json_array_elements(_tasks) WITH ORDINALITY AS t
-            WHERE (t.value ->> 'outcome')::bigint = _next.ordinality), _in_parts, _sessions, _now, _in_transaction);
+            WHERE (t.value ->> 'outcome')::bigint = _next.ordinality), _in_parts, (
+            SELECT json_agg(e.value ORDER BY e.ordinality) FROM json_array_elements(_events) WITH ORDINALITY AS e
+            WHERE (e.value ->> 'outcome')::bigint = _next.ordinality), _sessions, _now, _in_transaction);
         verdicts := verdicts || _one.verdicts;
         woken := woken || _one.woken;
         raised := raised || _one.raised;
+        published := coalesce(_one.published, published);
         IF _one.ended IS NOT NULL THEN
             ended := coalesce(ended, '[]')::jsonb || _one.ended::jsonb;
         END IF;
@@ -233,9 +240,9 @@ BEGIN
 END $$;
 
 -- name: settle_in_v1
--- {"app", "now", "session", "outcomes": [one], "tasks": of it, "in_parts"} → its verdict. In the caller's transaction: it
--- takes no lock that others need, and notifies at the commit. Others may raise the same counters before that, so a hint
--- is sent for each counter that a task waits for, whatever its value.
+-- {"app", "now", "session", "outcomes": [one], "tasks": of it, "in_parts", "events": of it} → its verdict. In the caller's
+-- transaction: it takes no lock that others need, and notifies at the commit. Others may raise the same counters before
+-- that, so a hint is sent for each counter that a task waits for, whatever its value.
 CREATE FUNCTION settle_in_v1(_request json, OUT verdict text) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_request ->> 'app');
@@ -244,12 +251,13 @@ DECLARE
 BEGIN
     SELECT * INTO _settled FROM settle_v1(
         _app, _request -> 'outcomes', 1, nullif(_request ->> 'tasks', '[]')::json,
-        (_request ->> 'in_parts')::boolean, ARRAY[_request ->> 'session'], 'any', _now, true);
+        (_request ->> 'in_parts')::boolean, nullif(_request ->> 'events', '[]')::json, ARRAY[_request ->> 'session'],
+        'any', _now, true);
     verdict := _settled.verdicts[1];
     IF verdict = 'ok' THEN
         PERFORM notify_v1(_request ->> 'app', json_strip_nulls(
-            json_build_object('sources', _settled.woken, 'ended', _settled.ended, 'recheck', nullif(EXISTS (
-                SELECT FROM unnest(_settled.raised) AS n (name) WHERE EXISTS (
+            json_build_object('sources', _settled.woken, 'ended', _settled.ended, 'events', _settled.published,
+                'recheck', nullif(EXISTS (SELECT FROM unnest(_settled.raised) AS n (name) WHERE EXISTS (
                     SELECT FROM waiter AS w WHERE w.app = _app AND w.name = n.name OFFSET 0)), false))));
     END IF;
 END $$;

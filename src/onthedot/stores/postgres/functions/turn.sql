@@ -2,10 +2,10 @@
 
 -- name: turn_v1
 -- {"app", "now", "session", "claim": request or null; of the outcomes "number", "sessions", "order": in which they are
--- settled, "in_parts": as their new tasks are added}, outcomes: […] or null, tasks: their new tasks or null → verdicts,
--- and the answer to the claim: its tasks are the first `number` of the records, its chores are the rest.
+-- settled, "in_parts": as their new tasks are added}, outcomes: […] or null, tasks, events: their new tasks and events or
+-- null → verdicts, and the answer to the claim: its tasks are the first `number` of the records, its chores are the rest.
 CREATE FUNCTION turn_v1(
-    _request json, _outcomes json, _tasks json, OUT verdicts text[], OUT alive boolean, OUT fence bigint,
+    _request json, _outcomes json, _tasks json, _events json, OUT verdicts text[], OUT alive boolean, OUT fence bigint,
     OUT number integer, OUT uuids text[], OUT sources text[], OUT bodies bytea[], OUT policies text[], OUT lanes text[],
     OUT unique_keys text[], OUT dues bigint[], OUT seqs bigint[], OUT addeds bigint[], OUT states text[],
     OUT histories text[], OUT links json[], OUT schedules json, OUT idle json, OUT woken text[],
@@ -29,7 +29,7 @@ BEGIN
     END IF;
     PERFORM FROM session WHERE app = _app AND name = _session FOR KEY SHARE;
     SELECT * INTO _settled FROM settle_v1(
-        _app, _outcomes, (_request ->> 'number')::integer, _tasks, (_request ->> 'in_parts')::boolean,
+        _app, _outcomes, (_request ->> 'number')::integer, _tasks, (_request ->> 'in_parts')::boolean, _events,
         ARRAY(SELECT json_array_elements_text(_request -> 'sessions')), _request ->> 'order', _now, false)
     WHERE _outcomes IS NOT NULL;  -- without outcomes, all of it is null
     verdicts := _settled.verdicts;
@@ -61,5 +61,6 @@ BEGIN
         _recheck := nullif(is_wait_over_v1(_app, _settled.raised), false);
     END IF;
     woken := ARRAY(SELECT DISTINCT source FROM unnest(woken) AS source);
-    notification := json_strip_nulls(json_build_object('sources', woken, 'ended', _settled.ended, 'recheck', _recheck));
+    notification := json_strip_nulls(json_build_object(
+        'sources', woken, 'ended', _settled.ended, 'recheck', _recheck, 'events', _settled.published));
 END $$;
