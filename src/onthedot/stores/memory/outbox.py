@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Literal
 
@@ -34,7 +34,7 @@ class MemoryOutbox:
         raise NotImplementedError
 
     @contextmanager
-    def _event_call(self, session: str | None = None) -> Iterator[MemoryTables]:
+    def _event_call(self, session: str | None = None) -> Generator[MemoryTables, None, None]:
         with self._call(session) as tables:
             tables.events.now = tables.now
             yield tables
