@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-KINDS = ("", "_flows", "_streams", "_batches", "_events", "_fastapi")
+KINDS = ("", "_flows", "_streams", "_batches", "_events", "_fastapi", "_prefect")
 GOOD = [HERE / f"use{kind}_ok.py" for kind in KINDS]
 BAD = [HERE / f"use{kind}_bad.py" for kind in KINDS]
 

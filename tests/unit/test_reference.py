@@ -22,7 +22,7 @@ from onthedot.api.schedules import PlanRange, ScheduleOptions, Schedules, SyncSc
 from onthedot.api.stream_functions import StreamEnqueuer
 from onthedot.batches.requests import BatchArguments
 from onthedot.codec.body import Caps
-from onthedot.integrations import fastapi
+from onthedot.integrations import fastapi, prefect
 from onthedot.model.context import SyncTaskContext
 from onthedot.model.options import AddOptions
 from onthedot.operations.explain import Explanation
@@ -40,6 +40,7 @@ PUBLIC |= {f"events.{name}": getattr(events, name) for name in events.__all__}
 PUBLIC |= {f"mq.{name}": getattr(mq, name) for name in mq.__all__}
 PUBLIC |= {f"testing.{name}": getattr(testing, name) for name in testing.__all__}
 PUBLIC |= {f"integrations.fastapi.{name}": getattr(fastapi, name) for name in fastapi.__all__}
+PUBLIC |= {f"integrations.prefect.{name}": getattr(prefect, name) for name in prefect.__all__}
 """Names that users import."""
 
 REACHED = [
@@ -131,7 +132,7 @@ def defined_here(subject: type, member: str) -> bool:
 def made_by_the_library(subject: type) -> bool:
     """Its constructor is not for users. A page of the reference has the fields of a record in a table."""
     return subject in (
-        AppOperations, Batches, onthedot.Batch, onthedot.SyncBatch,
+        AppOperations, Batches, onthedot.Batch, onthedot.SyncBatch, prefect.Resumable,
         Call, onthedot.Group, onthedot.Takes, onthedot.FlowHandle, onthedot.AsyncFlowHandle, Enqueuer,
         NamedTask, ScheduledFunction, Schedules, onthedot.TaskFunction, onthedot.StreamFunction,
         onthedot.StreamHandle, onthedot.AsyncStreamHandle, StreamEnqueuer,

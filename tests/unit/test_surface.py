@@ -8,7 +8,7 @@ import pytest
 
 import onthedot
 from onthedot import errors, events, mq
-from onthedot.integrations import fastapi
+from onthedot.integrations import fastapi, prefect
 
 NAMES = """
     App TaskOptions TaskFunction TaskHandle AsyncTaskHandle TaskContext current_task as_completed
@@ -104,6 +104,10 @@ def test_names_of_events_are_frozen() -> None:
 
 def test_names_of_the_fastapi_integration_are_frozen() -> None:
     assert fastapi.__all__ == ["accepted", "lifespan", "sse", "status"]
+
+
+def test_names_of_the_prefect_integration_are_frozen() -> None:
+    assert prefect.__all__ == ["Resumable", "prefect_run", "wait_for"]
 
 
 def test_error_tree_is_frozen() -> None:
