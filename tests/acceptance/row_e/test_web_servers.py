@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -96,6 +97,9 @@ class Web(NamedTuple):
     def call(self, method: str, path: str) -> Any:
         return request(self.port, method, path).json()
 
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
     def ticks(self) -> list[str]:
         file = self.folder / "ticks"
         return file.read_text().splitlines() if file.exists() else []
@@ -114,16 +118,20 @@ def uvicorn(folder: Path, *options: str) -> Iterator[Web]:
         yield web
         process.send_signal(signal.SIGTERM)
         process.wait(SOON)
-        assert (folder / "log").read_text() == ""
+        assert errors_in(web) == []
     finally:
         process.kill()
         process.wait()
 
 
+def errors_in(web: Web) -> list[str]:
+    """Warnings are left out: windows of a schedule are missed on a busy machine, and reloads are reported."""
+    return [line for line in web.log().splitlines() if re.match("ERROR|Traceback|.*Error:", line)]
+
+
 def answers(web: Web) -> bool:
-    log = (web.folder / "log").read_text()
-    assert web.process.poll() is None, log
-    assert "Traceback" not in log, log
+    assert web.process.poll() is None, web.log()
+    assert errors_in(web) == []
     try:
         return bool(web.call("GET", "/workers"))
     except OSError:
@@ -160,7 +168,6 @@ def test_changed_code_reloads_the_process_that_runs_tasks(tmp_path: Path) -> Non
         os.utime(tmp_path / "web.py", (4e9, 4e9))  # the reloader compares times
         wait_until(lambda: answers(web) and web.call("GET", "/workers")["ran"] != [first])
         assert web.call("GET", "/workers")["live"] == [1]
-        (tmp_path / "log").write_text("")  # the reloader reports the change
     ticks = web.ticks()
     assert len(ticks) == len(set(ticks))
 
