@@ -17,6 +17,7 @@ from onthedot.cli.options import GlobalOptions, shared, store_command
 from onthedot.cli.output import screen, short_ids, write, write_json
 from onthedot.cli.table import Column, number
 from onthedot.cli.target import with_operations
+from onthedot.model.component_names import COMPONENT_KINDS
 from onthedot.operations.humanize import plural, short_id
 from onthedot.operations.workers import WorkerInfo
 from onthedot.supervisor.exit_codes import FAILED, CommandError
@@ -30,6 +31,14 @@ def _address(_: click.Context, __: click.Parameter, value: str | None) -> tuple[
         return None if value is None else parse_address(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def _component_kinds(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
+    kinds = tuple(kind.strip() for kind in value.split(",") if kind.strip())
+    for kind in kinds:
+        if kind not in COMPONENT_KINDS:
+            raise click.BadParameter(f"{kind!r} is not one of {', '.join(COMPONENT_KINDS)}")
+    return kinds
 
 
 def _complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -48,6 +57,8 @@ def _complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[Co
     "-c", "--concurrency", type=click.IntRange(1), metavar="N", help="Tasks at once per process. [as the app says]"
 )
 @click.option("--only", multiple=True, metavar="GLOB", help="Only these sources, as in 'email.*'; may be repeated.")
+@click.option("--without", callback=_component_kinds, metavar="KIND,…", default="",
+              help="Do not run these beside the tasks: relay, agents, callback.")  # fmt: skip
 @click.option("--burst", is_flag=True, help="Stop when no task is due and none is running.")
 @click.option("--stop-timeout", type=click.FloatRange(0), metavar="SECONDS", default=25.0, show_default=True,
               help="Seconds that running tasks have at the end; then they are requeued.")  # fmt: skip

@@ -59,7 +59,7 @@ class HintListener:
 
     async def run(self, session: str) -> None:
         """Listens for a session until it is cancelled."""
-        await listen(self.store, session, self.receive, self.clock, self.observer)
+        await listen(self.store, session, lambda hint: self.receive(hint), self.clock, self.observer)  # noqa: PLW0108 - tests replace it
 
     def receive(self, hint: Hint) -> None:
         for uuid, reason in hint.cancel_requests.items():

@@ -49,7 +49,7 @@ class TopicUnavailable(BusError):
 
 
 class RecordRefused(BusError):
-    """The bus refuses one message; those before it may have been sent."""
+    """The bus refuses one message. It has those before it, and none of those after it."""
 
     def __init__(self, index: int, reason: str) -> None:
         super().__init__(reason)

@@ -23,8 +23,11 @@ _CLOSE = 0.5  # seconds that the store has to close a session; after that its le
 class SessionWatcher(Protocol):
     """Another process that outlives this one: it ends the sessions of this process when it dies. The supervisor."""
 
-    def watch(self, session: str) -> None: ...
-    def unwatch(self, session: str) -> None: ...
+    def watch_session(self, session: str, lease: int, store: str) -> None:
+        """lease: ms after which the store ends it by itself. store: its URL; "" for that of the tasks."""
+        ...
+
+    def unwatch_session(self, session: str) -> None: ...
 
 
 class ComponentSession:
@@ -45,8 +48,12 @@ class ComponentSession:
         app: str = "",
         version: str = "",
         watcher: SessionWatcher | None = None,
+        url: str = "",
     ) -> None:
-        """kind: "relay" or "subscriptions", in its description. watcher: ends it if this process dies."""
+        """kind: "relay" or "subscriptions", in its description. watcher: ends it if this process dies.
+
+        url: of the store, for the watcher; "" if it is that of the tasks
+        """
         self._kind = kind
         self._store = store
         self._clock = clock
@@ -55,6 +62,7 @@ class ComponentSession:
         self._app = app
         self._version = version
         self._watcher = watcher
+        self._url = url
         self._lock = asyncio.Lock()
         self._heartbeat: Heartbeat | None = None
         self._listening: asyncio.Task[None] | None = None
@@ -121,7 +129,8 @@ class ComponentSession:
             self._store, self.id, self._describe(), self._clock, self._observer, runner, self._lease
         )
         if self._watcher is not None and self._lease is not None:
-            self._watcher.watch(self.id)  # first: if this process dies now, the watcher knows the session
+            # First: if this process dies now, the watcher knows the session.
+            self._watcher.watch_session(self.id, self._lease, self._url)
         await self._heartbeat.open(lambda _: None, self._wake)
         self._listening = asyncio.create_task(
             listen(self._store, self.id, self._receive, self._clock, self._observer, self._on_deaf)
@@ -136,7 +145,7 @@ class ComponentSession:
         if self._heartbeat is not None:
             await self._heartbeat.close()
             if self._watcher is not None:
-                self._watcher.unwatch(self.id)
+                self._watcher.unwatch_session(self.id)
 
     def _describe(self) -> bytes:
         """`component` keeps it out of the list of workers."""

@@ -8,9 +8,6 @@ from typing import Protocol
 
 from onthedot.events.bus_connection import BusConnection
 
-COMPONENT_KINDS = ("relay", "agents", "callback")
-"""The names of ``onthedot worker --without``."""
-
 
 class Component(Protocol):
     """A part that runs beside the worker: the relay, a subscription, the callback service.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from random import Random
 from typing import NamedTuple, TypeAlias
 
@@ -88,6 +89,7 @@ class Relay(ComponentLoop):
         self._started: dict[TopicPartition, float] = {}  # ms
         self._marks = _Marks([], {}, set())  # to be written with the next turn
         self._buckets: Sequence[int] = ()
+        self._is_reported = False
         self._silent = False  # the bus, and that was reported
         self._purged_at = clock.now() - _PURGE_INTERVAL * random.random()  # several relays at different times
         session.on_hint(self._wakeup.set)
@@ -98,7 +100,14 @@ class Relay(ComponentLoop):
 
     async def _begin(self) -> None:
         await self._connection.open()
-        self._observer.relay_started(self._connection.shown)
+        if not self._bus.to_log:
+            self._report_start()
+
+    def _report_start(self) -> None:
+        """On the store bus with the first event: every app has a relay, and many publish nothing."""
+        if not self._is_reported:
+            self._is_reported = True
+            self._observer.relay_started(self._connection.shown)
 
     # -- one turn
 
@@ -151,6 +160,7 @@ class Relay(ComponentLoop):
     async def _hold(self, events: Sequence[OutboxEvent]) -> None:
         if not events:
             return
+        self._report_start()
         await self._update_pauses()
         skipped = set(self._topics.skipped())  # it may have changed during the turn
         for stored in events:
@@ -159,7 +169,16 @@ class Relay(ComponentLoop):
                 continue
             if event.topic in skipped and event.topic not in self.held.unrouted_topics():
                 continue
-            self.held.add(stored, self._topics.partition_of(event.topic, event.key))
+            self.held.add(stored, self._partition_of(stored))
+
+    def _partition_of(self, stored: OutboxEvent) -> int | None:
+        """By the key of the message, as other clients choose it; that of a dead letter may be no text, or missing."""
+        event = stored.event
+        key = event.key.encode()
+        if event.raw is not None and not self._bus.to_log:
+            with suppress(ValueError):  # it is refused when its batch is encoded
+                key = self._to_message(stored).key or key
+        return self._topics.partition_of(event.topic, key)
 
     async def _update_pauses(self) -> None:
         await self._pauses.update()
@@ -171,7 +190,7 @@ class Relay(ComponentLoop):
     def _route(self, topic: str) -> None:
         """The number of partitions of a topic is known."""
         for stored in self.held.take_unrouted(topic):
-            self.held.add(stored, self._topics.partition_of(topic, stored.event.key))
+            self.held.add(stored, self._partition_of(stored))
         self._start_sends()
         self._wakeup.set()  # further events of it can be read
 
@@ -206,7 +225,7 @@ class Relay(ComponentLoop):
     async def _send(self, partition: TopicPartition, batch: Sequence[OutboxEvent]) -> None:
         """Nothing of a batch is lost: each event is marked, sent again, or given back to the outbox."""
         try:
-            await self._bus.send(partition.topic, partition.partition, self._messages(batch))
+            await self._encode_and_send(partition, batch)
         except RecordRefused as error:
             self._on_refused(partition, batch, error)
         except Exception as error:  # noqa: BLE001 - reported; the topic is tried again later
@@ -223,43 +242,51 @@ class Relay(ComponentLoop):
         self._start_sends()
         self._wakeup.set()
 
-    def _messages(self, batch: Sequence[OutboxEvent]) -> Sequence[BusMessage]:
-        if self._bus.to_log:  # the store has them
-            return ()
+    async def _encode_and_send(self, partition: TopicPartition, batch: Sequence[OutboxEvent]) -> None:
         messages: list[BusMessage] = []
-        for index, stored in enumerate(batch):
-            try:
-                messages.append(self._to_message(stored))
-            except ValueError as error:  # written by another program
-                raise RecordRefused(index, f"it cannot be encoded: {error}") from None
-        return messages
+        refused: RecordRefused | None = None
+        if not self._bus.to_log:  # otherwise the store has them
+            for index, stored in enumerate(batch):
+                try:
+                    messages.append(self._to_message(stored))
+                except ValueError as error:  # written by another program
+                    refused = RecordRefused(index, f"it cannot be encoded: {error}")
+                    break
+        if messages or self._bus.to_log:
+            await self._bus.send(partition.topic, partition.partition, messages)
+        if refused is not None:
+            raise refused
 
     def _on_sent(self, partition: TopicPartition, batch: Sequence[OutboxEvent]) -> None:
-        self.held.end_batch(partition, batch, ())
         self._marks.sent.extend(stored.seq for stored in batch)
-        self.moved += len(batch)
+        self.held.end_batch(partition, batch, ())
+        self._report_sent(partition, len(batch))
+
+    def _on_refused(self, partition: TopicPartition, batch: Sequence[OutboxEvent], error: RecordRefused) -> None:
+        """The bus has what is before the refused event. The rest is sent next, without the key of that event."""
+        refused = batch[error.index]
+        reason = str(error)[:_MAX_ERROR]
+        blocked = TopicKey(partition.topic, refused.event.key)
+        rest = batch[error.index + 1 :]
+        again = [stored for stored in rest if stored.event.key != blocked.key]
+        held_back = [stored for stored in rest if stored.event.key == blocked.key]
+        sent = batch[: error.index]
+        self._marks.sent.extend(stored.seq for stored in sent)
+        self._marks.refused[refused.seq] = reason
+        self._marks.blocked.add(blocked)
+        self.held.end_batch(partition, [*sent, refused, *held_back], again)
+        self.held.drop_key(blocked)
+        self._report_sent(partition, len(sent))
+        self.moved += 1
+        self._observer.event_refused(refused, reason)
+
+    def _report_sent(self, partition: TopicPartition, count: int) -> None:
+        self.moved += count
         self._topics.on_sent(partition.topic)
-        self._observer.events_sent(partition.topic, len(batch), self._clock.now() - self._started[partition])
+        self._observer.events_sent(partition.topic, count, self._clock.now() - self._started[partition])
         if self._silent:
             self._silent = False
             self._observer.bus_recovered("sending")
-
-    def _on_refused(self, partition: TopicPartition, batch: Sequence[OutboxEvent], error: RecordRefused) -> None:
-        """The rest of the batch is sent again, without the key of the refused event."""
-        refused = batch[error.index]
-        blocked = TopicKey(partition.topic, refused.event.key)
-        again = [
-            stored
-            for index, stored in enumerate(batch)
-            if index < error.index or (index > error.index and stored.event.key != blocked.key)
-        ]
-        kept = {stored.seq for stored in again}
-        self.held.end_batch(partition, [stored for stored in batch if stored.seq not in kept], again)
-        self.held.drop_key(blocked)
-        self._marks.blocked.add(blocked)
-        self._marks.refused[refused.seq] = str(error)[:_MAX_ERROR]
-        self.moved += 1
-        self._observer.event_refused(refused, str(error)[:_MAX_ERROR])
 
     def _check_silence(self) -> None:
         """While no broker answers, the bus waits, so a batch that takes long is the only sign of it."""

@@ -50,14 +50,14 @@ class RelayTopics:
         self._topics: dict[str, _Topic] = {}
         self._lookups: dict[str, asyncio.Task[None]] = {}
 
-    def partition_of(self, topic: str, key: str) -> int | None:
+    def partition_of(self, topic: str, key: bytes) -> int | None:
         """None: the number of partitions is looked up; `on_known` or `on_unavailable` follows."""
         known = self._topics.setdefault(topic, _Topic())
         if not known.count or self._clock.now() - known.counted_at > _KEEP_COUNT:
             self._look_up(topic)
         if not known.count:
             return None
-        return self._bus.partition_of(key.encode(), known.count)
+        return self._bus.partition_of(key, known.count)
 
     def skipped(self) -> list[str]:
         """Topics of which no events shall be read now."""

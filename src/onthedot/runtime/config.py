@@ -14,6 +14,7 @@ from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
 from onthedot.engine.heartbeat import HeartbeatDelegate
 from onthedot.engine.worker import Worker
+from onthedot.events.component_session import SessionWatcher
 from onthedot.events.settings import Events
 from onthedot.executors.contract import Executor
 from onthedot.model.executor_names import ASYNC, PROCESS, THREAD
@@ -41,6 +42,8 @@ class RuntimeConfig:
     keep_pending_on_stop: pending tasks of a memory store are kept for the next start
     only_sources: the worker runs these sources only; None: all
     heartbeat_delegate: the supervisor, which sends heartbeats for this process
+    session_watcher: the supervisor, which ends the sessions of this process's components when it dies
+    without: the kinds of components that do not run here
     client_factory: makes the clients of the store
     worker_factory: makes the worker
     clock: time, for everything but the store's server
@@ -68,6 +71,8 @@ class RuntimeConfig:
     keep_pending_on_stop: bool = False
     only_sources: frozenset[str] | None = None
     heartbeat_delegate: HeartbeatDelegate | None = None
+    session_watcher: SessionWatcher | None = None
+    without: frozenset[str] = frozenset()
     client_factory: Callable[[Store, ClientConfig], StoreClient] = StoreClient
     worker_factory: Callable[..., Worker] = Worker
     clock: Clock = field(default_factory=SystemClock)

@@ -28,6 +28,7 @@ from onthedot.engine.schedule_firer import ScheduleFirer
 from onthedot.engine.worker import Worker
 from onthedot.errors import SchedulerStateError, StoreRefused
 from onthedot.events.callbacks import EventSignals
+from onthedot.events.components import NO_COMPONENTS, Components
 from onthedot.events.event import Event
 from onthedot.events.event_encoder import EventEncoder
 from onthedot.executors.contract import Executor
@@ -40,6 +41,7 @@ from onthedot.observability.logs import LogObserver
 from onthedot.operations.limits import CodeDefinitions
 from onthedot.operations.operations import NO_CODE
 from onthedot.runtime.background_process import BackgroundProcess, require_importable
+from onthedot.runtime.components import new_components
 from onthedot.runtime.config import RuntimeConfig
 from onthedot.runtime.executors import open_executors
 from onthedot.runtime.host import WorkerHost
@@ -73,6 +75,7 @@ class Runtime:
             self._start, self._stop_claiming, self._stop, self.cancel_running, config.logs, config.stop_timeout
         )
         self.worker: Worker | None = None
+        self.components: Components = NO_COMPONENTS  # that run beside the worker
         self.batch_worker: BatchWorker | None = None  # for the coordinators that the worker runs
         self.executors: Mapping[str, Executor] = {}  # of the worker, by name
         self.event_signals: EventSignals = EventSignals()
@@ -266,13 +269,18 @@ class Runtime:
         async with AsyncExitStack() as stack:
             await self.portal.connect()
             stack.push_async_callback(self.portal.disconnect)
+            if self.outbox_portal is not self.portal:
+                await self.outbox_portal.connect()
+                stack.push_async_callback(self.outbox_portal.disconnect)
             self.executors = open_executors(self.config, self.boot_message, stack)
             if self.config.lifespan is not None:
                 self.state = await stack.enter_async_context(self.config.lifespan())
                 self.lifespan_entered = True
                 stack.callback(self._leave_lifespan)
             self.worker = new_worker(self, self._declare, self._schedule_failed)
+            self.components = new_components(self)
             await self.worker.start()
+            await self.components.start()
             self._exit_stack = stack.pop_all()
         self.portal.worker_loop = asyncio.get_running_loop()
 
@@ -329,7 +337,11 @@ class Runtime:
     async def _stop(self, timeout: float | None) -> None:
         assert self.worker is not None
         try:
-            await self.worker.stop(timeout)
+            await self.components.stop_feeding()
+            try:
+                await self.worker.stop(timeout)
+            finally:
+                await self.components.stop()
             await self._refresh_counts()
             if not self.store.traits.shared and not self.config.keep_pending_on_stop:
                 await self.portal.run(lambda client: client.operations.cancel_pending("shutdown"))
@@ -392,6 +404,7 @@ class Runtime:
             self._lost_memory_store = True
         self.registry.owner.renew_client()
         self.worker = None
+        self.components = NO_COMPONENTS
         self._folder = ""  # the parent's to remove
         self._connecting = threading.Lock()
         self.host.after_fork()

@@ -31,6 +31,8 @@ class LaunchOptions(msgspec.Struct, frozen=True):
     foreground: bool = False  # may read from the terminal: `breakpoint()` in `dev`
     stall_limit: float = 0.0  # seconds for which its event loop may be blocked; 0: no limit
     wait_for_store: float = 0.0  # seconds for which it waits at its start for a store that cannot be reached
+    components: bool = True  # it runs the components, too: the first process does
+    without: tuple[str, ...] = ()  # kinds of components that do not run
 
 
 class SessionSpec(msgspec.Struct, frozen=True):
@@ -44,7 +46,7 @@ class SessionSpec(msgspec.Struct, frozen=True):
 
 
 class WorkerReport(msgspec.Struct, omit_defaults=True):
-    """From a worker process to its supervisor. With `session` or `closed_session` the other fields are not set."""
+    """From a worker process to its supervisor. If it is about a session, the other fields are not set."""
 
     ready: str = ""  # its part of the banner
     error: str = ""  # why it cannot start
@@ -54,6 +56,12 @@ class WorkerReport(msgspec.Struct, omit_defaults=True):
     finished: bool = False  # it was asked to stop, and has stopped
     session: SessionSpec | None = None  # send heartbeats for this session from now on
     closed_session: str = ""  # this session is closed, or is to be closed
+    watched_session: SessionSpec | None = None  # end this session if the process dies
+    unwatched_session: str = ""  # this session has ended
+
+    @property
+    def is_about_session(self) -> bool:
+        return bool(self.session or self.closed_session or self.watched_session or self.unwatched_session)
 
 
 class SupervisorMessage(msgspec.Struct, omit_defaults=True):
@@ -72,7 +80,10 @@ _decode = msgspec.json.Decoder(SupervisorMessage).decode
 
 
 class ParentChannel:
-    """A worker's end of the socket to its supervisor. It implements the engine's `HeartbeatDelegate`."""
+    """A worker's end of the socket to its supervisor.
+
+    It implements the engine's `HeartbeatDelegate` for the worker, and `SessionWatcher` for its components.
+    """
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
@@ -119,6 +130,15 @@ class ParentChannel:
             except OSError:
                 pass
             return False
+
+    # -- SessionWatcher
+
+    def watch_session(self, session: str, lease: int, store: str) -> None:
+        url, app = self.store()
+        self.send(WorkerReport(watched_session=SessionSpec(session, b"", lease, store or url, app)))
+
+    def unwatch_session(self, session: str) -> None:
+        self.send(WorkerReport(unwatched_session=session))
 
     # -- reading
 

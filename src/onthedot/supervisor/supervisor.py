@@ -9,6 +9,8 @@ import signal
 import sys
 import time
 
+import msgspec
+
 from onthedot.observability.log_format import print_line
 from onthedot.supervisor.health_port import HealthPort
 from onthedot.supervisor.heartbeats import wait_for_reaps
@@ -70,7 +72,7 @@ class Supervisor:
         restarts = RestartPause()
         failed_starts = 0
         while not self._stop.is_set():
-            child = self._successors.pop(slot, None) or await WorkerProcess.start(self._config)
+            child = self._successors.pop(slot, None) or await self._start(slot)
             self._slots[slot] = child
             if self._stop.is_set():  # since the start began
                 await child.stop()
@@ -97,6 +99,10 @@ class Supervisor:
             self._say(text)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause)
+
+    async def _start(self, slot: int) -> WorkerProcess:
+        """The first slot has the components, and so have its successors: if it dies, the next one takes over."""
+        return await WorkerProcess.start(msgspec.structs.replace(self._config, components=slot == 0))
 
     def _give_up(self, child: WorkerProcess, code: int) -> None:
         """It could not start, and reported why or tried often enough: another start would change nothing."""
@@ -152,7 +158,7 @@ class Supervisor:
         for slot, old in enumerate(self._slots):
             if old is None or not old.alive:
                 continue
-            new = await WorkerProcess.start(self._config)
+            new = await self._start(slot)
             self._successors[slot] = new
             if not (await new.wait_ready(START_TIMEOUT + self._config.wait_for_store) and new.alive):
                 self._successors.pop(slot, None)

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from onthedot import App, OnTheDotError, StoreUnavailable
+from onthedot.model.component_names import COMPONENT_KINDS
 from onthedot.model.executor_names import ASYNC, PROCESS, THREAD
 from onthedot.observability import log_format
 from onthedot.runtime.config import RuntimeConfig
@@ -31,6 +32,7 @@ _REPORT_INTERVAL = 1.0  # seconds
 _MAX_ERROR = 8000  # characters
 _WAIT_PAUSE = 0.5  # seconds between two attempts to reach the store
 _WAIT_LOG_INTERVAL = 10.0  # seconds
+_BURST_EVENTS = 5.0  # seconds that --burst waits for the bus
 
 
 def run_child(fd: int, options: str) -> int:
@@ -68,7 +70,8 @@ def _ignore(number: int, frame: FrameType | None) -> None:
 def _configured(app: App[Any], options: LaunchOptions, parent: ParentChannel) -> RuntimeConfig:
     """The command line takes precedence over the code."""
     runtime = app.runtime
-    config = replace(runtime.config, heartbeat_delegate=parent)
+    without = frozenset(options.without if options.components else COMPONENT_KINDS)
+    config = replace(runtime.config, heartbeat_delegate=parent, session_watcher=parent, without=without)
     if options.store is not None:
         url = os.environ["ONTHEDOT_STORE"] = store_url(options.store)
         config = replace(config, url=url)
@@ -165,9 +168,12 @@ class WorkerMain:
             await asyncio.sleep(_REPORT_INTERVAL)
 
     async def _stop_when_idle(self) -> None:
-        """--burst: stop when no task that may run is due, and none runs here."""
+        """--burst: stop when no task that may run is due, none runs here, and the events of this app are sent."""
         while (worker := self._runtime.worker) is not None:
             await worker.idle.wait()
+            with contextlib.suppress(TimeoutError):  # the bus does not answer
+                async with asyncio.timeout(_BURST_EVENTS):
+                    await self._runtime.components.settle()
             limits = await self._runtime.store.limits()
             paused = {limit.name for limit in limits if limit.paused}
             tally = await self._runtime.store.tally()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Mapping
 
 import msgspec
 
-from onthedot.supervisor.heartbeats import ChildHeartbeat
+from onthedot.supervisor.heartbeats import ChildHeartbeat, reap
 from onthedot.supervisor.messages import LaunchOptions, SessionSpec, SupervisorMessage, WorkerReport
 
 START_TIMEOUT = 60.0  # seconds that a new process has to become ready
@@ -48,6 +48,7 @@ class WorkerProcess:
         self.stalled: bool = False  # it was killed because its event loop was blocked
         self.finished: bool = False  # it ended because it was asked to, by anybody
         self._heartbeat: ChildHeartbeat | None = None  # of its session, if the store needs heartbeats
+        self._watched: dict[str, SessionSpec] = {}  # sessions of its components, which send their own heartbeats
         self._reading = asyncio.create_task(self._read(reader))
         self._watching = asyncio.create_task(self._watch())
 
@@ -74,8 +75,8 @@ class WorkerProcess:
         with contextlib.suppress(ConnectionError):
             async for line in reader:
                 report = msgspec.json.decode(line, type=WorkerReport)
-                if report.session is not None or report.closed_session:
-                    self._set_session(report.session)
+                if report.is_about_session:
+                    self._on_session(report)
                     continue
                 self.reported_at = time.monotonic()
                 if report.turns != self.report.turns:
@@ -87,6 +88,14 @@ class WorkerProcess:
                     self.error = report.error
                 self.finished = report.finished
                 self.report = report
+
+    def _on_session(self, report: WorkerReport) -> None:
+        if report.watched_session is not None:
+            self._watched[report.watched_session.name] = report.watched_session
+        elif report.unwatched_session:
+            self._watched.pop(report.unwatched_session, None)
+        else:
+            self._set_session(report.session)
 
     def _set_session(self, session: SessionSpec | None) -> None:
         """Send heartbeats for this session from now on, and for no other."""
@@ -112,6 +121,8 @@ class WorkerProcess:
         await asyncio.wait([self._reading], timeout=_EOF_TIMEOUT)
         if self._heartbeat is not None:
             self._heartbeat.end(died=True)
+        for session in self._watched.values():
+            reap(session)
 
     async def _kill_if_stalled(self) -> None:
         """A loop that is blocked for stall_limit will not settle its tasks. faulthandler names the line."""

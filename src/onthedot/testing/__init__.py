@@ -20,10 +20,14 @@ from onthedot.api.app import App
 from onthedot.clock.durations import Duration, to_duration_ms
 from onthedot.clock.manual import ManualClock
 from onthedot.errors import SchedulerStateError
+from onthedot.events.event import Event
+from onthedot.events.settings import STORE_BUS
 from onthedot.model.failures import error_from_record
+from onthedot.model.settings_checks import YEAR
 from onthedot.model.task import TaskInfo, TaskState
 from onthedot.testing.assertions import AddedTasks, call_text
 from onthedot.testing.driver import BoundedClient, ClockDriver, DriverLimits, drive, schedules_paused
+from onthedot.testing.published_events import PublishedEvents
 
 __all__ = ["ManualClock", "TestApp"]
 
@@ -99,6 +103,7 @@ class TestApp(DriverLimits):
             clock=self.clock,
             keep_pending_on_stop=True,
             poll_interval=inf,  # so that every timer is an alarm
+            events=replace(self._runtime.config.events, bus=STORE_BUS, outbox=None, keep_sent=YEAR),
             client_factory=partial(BoundedClient, limits=self, idle_for=self._idle_for),
         )
         override = self._runtime.override(config)
@@ -250,6 +255,71 @@ class TestApp(DriverLimits):
         wanted = {**(arguments or {}), **more}
         if self._added.matching(source, wanted):
             raise AssertionError(f"{call_text(source, wanted)} was added; {self._added.describe(source)}")
+
+    # -- events
+
+    @property
+    def _published(self) -> PublishedEvents:
+        self._check_entered()
+        return PublishedEvents(self._runtime)
+
+    def published(self, type: str | None = None) -> list[Event[Any]]:  # noqa: A002 - as the field of an event
+        """Returns published events in the order of publishing, sent or not; without dead letters.
+
+        Args:
+            type: Only those of this type, as in ``"Shop.Order.Placed"``.
+        """
+        return self._published.of_type(type)
+
+    def assert_published(
+        self,
+        type: str,  # noqa: A002
+        payload: Mapping[str, Any] | None = None,
+        /,
+        *,
+        times: int | None = None,
+        **more: Any,
+    ) -> Event[Any]:
+        """Asserts that such an event was published; returns the newest.
+
+        Args:
+            type: Its type.
+            payload: Fields of the payload whose names clash with those of this method.
+            times: How many such events there must be; None: at least one.
+            more: Some fields of its payload.
+
+        ::
+
+            test.assert_published("Shop.Order.Shipped", id=17, times=1)
+        """
+        __tracebackhide__ = True
+        wanted = {**(payload or {}), **more}
+        found = self._published.matching(type, wanted)
+        if not found:
+            raise AssertionError(f"{call_text(type, wanted)} was not published; {self._published.describe(type)}")
+        if times is not None and len(found) != times:
+            count = f"was published {len(found)} times, not {times}"
+            raise AssertionError(f"{call_text(type, wanted)} {count}; {self._published.describe(type)}")
+        return found[-1]
+
+    def refute_published(
+        self,
+        type: str,  # noqa: A002
+        payload: Mapping[str, Any] | None = None,
+        /,
+        **more: Any,
+    ) -> None:
+        """Asserts that no such event was published.
+
+        Args:
+            type: Its type.
+            payload: Fields of the payload whose names clash with those of this method.
+            more: Some fields of its payload.
+        """
+        __tracebackhide__ = True
+        wanted = {**(payload or {}), **more}
+        if self._published.matching(type, wanted):
+            raise AssertionError(f"{call_text(type, wanted)} was published; {self._published.describe(type)}")
 
 
 class SyncTestApp:

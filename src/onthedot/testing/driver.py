@@ -87,6 +87,8 @@ class ClockDriver:
     def __init__(self, runtime: Runtime, clock: ManualClock, limits: DriverLimits) -> None:
         assert runtime.worker is not None
         self._worker = runtime.worker
+        self._components = runtime.components
+        self._moved = 0  # events, up to the last look
         self._store = runtime.store
         self._clock = clock
         self._limits = limits
@@ -125,7 +127,7 @@ class ClockDriver:
                 self._set_clock(due)
 
     async def _run_due(self) -> bool:
-        """Runs due tasks. Returns False if a task runs that has not moved for a while."""
+        """Runs due tasks and moves events. Returns False if a task runs that has not moved for a while."""
         worker = self._worker
         while True:
             worker.idle.clear()
@@ -133,6 +135,7 @@ class ClockDriver:
             try:
                 async with asyncio.timeout(self._limits.patience):
                     await worker.idle.wait()
+                    await self._components.settle()
             except TimeoutError:
                 self._check_runs()
             if worker.last_error is not None:
@@ -156,7 +159,8 @@ class ClockDriver:
             raise TimeoutError(text)
 
     async def _has_changed(self) -> bool:
-        before = self._cursor
+        before = (self._cursor, self._moved)
+        self._moved = self._components.moved
         while (page := await self._store.changes(self._cursor, 1000)).entries:
             self._cursor = page.cursor
             for entry in page.entries:
@@ -167,7 +171,7 @@ class ClockDriver:
                 f"{self._runs_now} runs and no end, {times} of {source}: does it add, retry or snooze itself for ever? "
                 f"If not, allow more: most_runs is {self._limits.most_runs}"
             )
-        return self._cursor != before
+        return (self._cursor, self._moved) != before
 
     def _count(self, entry: ChangeEntry) -> None:
         for transition in entry.transitions:

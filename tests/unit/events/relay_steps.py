@@ -91,7 +91,7 @@ class TestBus:
             for index, event_id in enumerate(ids):
                 if event_id in self.refused:
                     raise RecordRefused(index, "too large")
-            self.sent += ids
+                self.sent.append(event_id)
             self.batches.append((topic, partition, ids))
         finally:
             self.in_flight[place] -= 1

@@ -104,10 +104,11 @@ async def test_watcher_knows_each_session_of_a_store_with_leases() -> None:
     watched: list[str] = []
 
     class Watcher:
-        def watch(self, session: str) -> None:
+        def watch_session(self, session: str, lease: int, store: str) -> None:
+            assert (lease, store) == (5_000, "")
             watched.append(f"+{session}")
 
-        def unwatch(self, session: str) -> None:
+        def unwatch_session(self, session: str) -> None:
             watched.append(f"-{session}")
 
     session = setup.session(watcher=Watcher())

@@ -1,0 +1,86 @@
+"""Makes the components of a runtime: the relay, and what receives events."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from onthedot.events.bus import Bus
+from onthedot.events.bus_connection import BusConnection
+from onthedot.events.component_session import ComponentSession, SessionPool
+from onthedot.events.components import NO_COMPONENTS, Component, Components
+from onthedot.events.outbox_rows import bus_message
+from onthedot.events.relay import Relay, RelaySettings
+from onthedot.events.store_bus import StoreBus
+from onthedot.model.component_names import RELAY
+from onthedot.observability.events import Observer
+from onthedot.runtime.config import RuntimeConfig
+from onthedot.runtime.settings import version
+from onthedot.stores.capabilities import Outbox
+from onthedot.stores.contract import Store
+
+if TYPE_CHECKING:
+    from onthedot.runtime.runtime import Runtime
+
+
+def new_components(runtime: Runtime) -> Components:
+    """The components of a runtime whose stores are open on this loop. A store without an outbox has none."""
+    outbox = runtime.find_outbox()
+    if outbox is None:
+        return NO_COMPONENTS
+    factory = ComponentFactory(runtime.config, runtime.outbox_store, outbox, runtime.new_observer())
+    components: list[Component] = []
+    if RELAY not in runtime.config.without:
+        components.append(factory.relay())
+    return Components(components, factory.connection)
+
+
+class ComponentFactory:
+    """Makes components that share a bus and the sessions of their subscriptions. store: the one with the outbox."""
+
+    def __init__(self, config: RuntimeConfig, store: Store, outbox: Outbox, observer: Observer) -> None:
+        self._config = config
+        self._store = store
+        self._outbox = outbox
+        self._observer = observer
+        self._polls = store.traits.shared  # hints inside of one process are never lost
+        self._to_message = partial(bus_message, source=config.events.source_of(config.name))
+        self.connection: BusConnection = self._new_connection()
+
+    def _new_connection(self) -> BusConnection:
+        kafka = self._config.events.kafka()
+        if kafka is None:
+            sessions = SessionPool(lambda: self.new_session("subscriptions"))
+            bus: Bus = StoreBus(self._outbox, sessions, self._config.clock, self._to_message, polls=self._polls)
+            return BusConnection(bus, "the store", self._config.clock, self._observer)
+        from onthedot.events.kafka import KafkaBus  # an extra
+
+        return BusConnection(KafkaBus(kafka), f"Kafka at {kafka.servers}", self._config.clock, self._observer)
+
+    def relay(self) -> Relay:
+        events = self._config.events
+        return Relay(
+            self._outbox,
+            self.new_session(RELAY),
+            self.connection,
+            RelaySettings(events.poll, events.keep_sent_ms, events.keep_arrivals_ms),
+            clock=self._config.clock,
+            random=self._config.random,
+            observer=self._observer,
+            read_limits=self._store.limits,
+            to_message=self._to_message,
+            polls=self._polls,
+        )
+
+    def new_session(self, kind: str) -> ComponentSession:
+        return ComponentSession(
+            kind,
+            self._store,
+            self._config.clock,
+            self._observer,
+            self._config.new_uuid,
+            app=self._config.name,
+            version=version(),
+            watcher=self._config.session_watcher,
+            url=self._config.events.outbox or "",
+        )
