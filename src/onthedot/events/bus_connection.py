@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from onthedot.clock.protocol import Clock
 from onthedot.clock.wakeup import WakeUp
 from onthedot.engine.retry_delay import RetryDelay
-from onthedot.events.bus import Bus
+from onthedot.events.bus import Bus, Revoked, Subscription
 from onthedot.observability.events import Observer
 
 _CLOSE = 1.0  # seconds; a bus that cannot be reached is abandoned
@@ -44,6 +45,23 @@ class BusConnection:
                 if failed:
                     self._observer.bus_recovered("connecting")
                 return
+
+    async def subscribe(self, group: str, topics: Sequence[str], on_revoked: Revoked, name: str) -> Subscription:
+        """Joins a group, when the bus can be reached. name: of the component, for log lines."""
+        bus = await self.open()
+        delay = RetryDelay()
+        failed = False
+        while True:
+            try:
+                subscription = await bus.subscribe(group, topics, on_revoked)
+            except Exception as error:  # noqa: BLE001 - reported, and repeated
+                failed = True
+                self._observer.bus_failed(f"subscribing the {name}", error)
+                await WakeUp(self._clock).wait(delay.next())
+            else:
+                if failed:
+                    self._observer.bus_recovered(f"subscribing the {name}")
+                return subscription
 
     async def close(self) -> None:
         """Within a second, whether or not the bus answers."""

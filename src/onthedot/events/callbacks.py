@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from onthedot.engine.repeated_calls import RepeatedCalls
+from onthedot.clock.protocol import Clock
 from onthedot.errors import BadEvent, StoreFull
-from onthedot.events.bus import Bus, BusRecord, Subscription, TopicPartition
+from onthedot.events.bus import BusRecord, Subscription, TopicPartition
+from onthedot.events.bus_connection import BusConnection
 from onthedot.events.cloudevents import read_event, type_of
+from onthedot.events.component_loop import ComponentLoop
 from onthedot.events.event import Event
+from onthedot.events.event_types import TypePattern
 from onthedot.events.resume_handles import HandleCompletion
+from onthedot.events.settings import Events
 from onthedot.flows.signals import new_signal
 from onthedot.observability.events import Observer
 from onthedot.stores.capabilities import Outbox
@@ -21,7 +25,8 @@ from onthedot.stores.contract import Arrival, NewSignal, Store
 
 GROUP = "callback"  # with the name of the app in front of it
 _PAGE = 500  # records that are read at once
-_POLL = 1.0  # seconds
+_READ_WAIT = 1.0  # seconds that a read waits for records
+_CLOSE = 2.0  # seconds
 
 
 class EventSignals:
@@ -58,53 +63,78 @@ class EventSignals:
         return [new_signal(template.format_map(fields), value, signal_id=event.id) for template in templates]
 
 
-class CallbackSubscription:
+class ResultSubscription(ComponentLoop):
     """Reads result events from the bus, page by page. The position moves after a page has had all its effects."""
+
+    name = "callback service"
+    feeds_worker = True
 
     def __init__(
         self,
         app: str,
-        bus: Bus,
-        topics: Sequence[str],
-        results: Sequence[str],
+        settings: Events,
         signals: EventSignals,
+        connection: BusConnection,
         outbox: Outbox,
         tasks: Store,
+        clock: Clock,
         observer: Observer,
     ) -> None:
+        super().__init__(clock, observer)
         self._group = f"{app}.{GROUP}"
-        self._bus = bus
-        self._topics = topics
-        self._results = frozenset(results)
-        self._types = self._results.union(signals.types)
+        self._results = [TypePattern.of(each) for each in settings.results]
+        self._topics = settings.routes.topics_of([*settings.results, *signals.types])
         self._signals = signals
+        self._connection = connection
         self._outbox = outbox
         self._tasks = tasks
         self._completion = HandleCompletion(outbox.complete_handles, tasks.signal)
-        self._observer = observer
-        self._calls = RepeatedCalls(observer, "storing result events")
+        self._subscription: Subscription | None = None
 
-    async def run(self) -> None:
-        """Runs until it is cancelled."""
-        subscription = await self._bus.subscribe(self._group, self._topics, _nothing_to_commit)
-        try:
-            while True:
-                await self.step(subscription)
-        finally:
-            await subscription.close()
+    # -- the loop
 
-    async def step(self, subscription: Subscription, timeout: float = _POLL) -> int:
-        """Handles one page; how many records it had."""
-        records = await subscription.read(_PAGE, timeout)
+    async def _begin(self) -> None:
+        self._subscription = await self._connection.subscribe(self._group, self._topics, _forget, self.name)
+
+    async def _step(self) -> None:
+        assert self._subscription is not None
+        records = await self._subscription.read(_PAGE, 0) or await self._wait_for_records(self._subscription)
         if records:
             await self._store(self._read(records))
-            await subscription.commit(next_offsets(records))
-        return len(records)
+            await self._subscription.commit(next_offsets(records))
+            self.moved += len(records)
+
+    async def _wait_for_records(self, subscription: Subscription) -> Sequence[BusRecord]:
+        """Until some come, or `recheck` asks for a look. A read that waits has taken nothing: it may be cancelled."""
+        reading = asyncio.ensure_future(subscription.read(_PAGE, _READ_WAIT))
+        waking = asyncio.ensure_future(self._wakeup.wait(None))
+        if not self._wakeup.is_set:
+            self.idle.set()
+        try:
+            await asyncio.wait([reading, waking], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.idle.clear()
+            waking.cancel()
+            if not reading.done():
+                reading.cancel()
+            await asyncio.wait([reading, waking])
+        return () if reading.cancelled() else reading.result()
+
+    async def _finish(self) -> None:
+        if self._subscription is not None:
+            try:
+                async with asyncio.timeout(_CLOSE):
+                    await self._subscription.close()
+            except Exception as error:  # noqa: BLE001 - reported; what is not committed is read again
+                self._observer.bus_failed(f"leaving the group of the {self.name}", error)
+
+    # -- one page
 
     def _read(self, records: Sequence[BusRecord]) -> list[Event[Any]]:
         events: list[Event[Any]] = []
         for record in records:
-            if type_of(record.message) not in self._types:
+            event_type = type_of(record.message)
+            if not self._is_result(event_type) and event_type not in self._signals.types:
                 continue
             place = f"{record.topic}/{record.partition}/{record.offset}"
             try:
@@ -114,11 +144,10 @@ class CallbackSubscription:
         return events
 
     async def _store(self, events: Sequence[Event[Any]]) -> None:
-        arrivals = [_arrival(event) for event in events if event.type in self._results]
+        arrivals = [_arrival(event) for event in events if self._is_result(event.type)]
         if arrivals:
-            await self._calls.run(lambda: self._outbox.record_arrivals(arrivals))
-            correlation_ids = list(dict.fromkeys(each.correlation_id for each in arrivals))
-            await self._calls.run(lambda: self._completion.complete(correlation_ids))
+            await self._outbox.record_arrivals(arrivals)
+            await self._completion.complete(list(dict.fromkeys(each.correlation_id for each in arrivals)))
         for event in events:
             if event.type in self._signals.types:
                 await self._signal(event)
@@ -127,9 +156,12 @@ class CallbackSubscription:
         """An event whose signal cannot be sent is reported: the others go on."""
         try:
             signals = self._signals.signals_of(event)
-            await self._calls.run(lambda: self._tasks.signal(signals))
+            await self._tasks.signal(signals)
         except (KeyError, ValueError, TypeError, StoreFull) as error:
             self._observer.event_not_signalled(event.id, event.type, error)
+
+    def _is_result(self, event_type: str) -> bool:
+        return any(pattern.matches(event_type) for pattern in self._results)
 
 
 def next_offsets(records: Sequence[BusRecord]) -> dict[TopicPartition, int]:
@@ -144,6 +176,5 @@ def _arrival(event: Event[Any]) -> Arrival:
     return Arrival(event.correlation_id, event.id, event.type, msgspec.json.encode(event.to_dict()))
 
 
-async def _nothing_to_commit(_: object) -> None:
-    """A page is committed before the next one is read."""
-    await asyncio.sleep(0)
+async def _forget(_: Collection[TopicPartition]) -> None:
+    """A page is committed before the next one is read, so nothing is left of partitions that others get."""

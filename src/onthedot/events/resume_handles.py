@@ -41,6 +41,7 @@ SendSignals: TypeAlias = Callable[[Sequence[NewSignal]], Awaitable[object]]
 SIGNAL = "signal"  # the target of a handle that wakes tasks and callers of `wait()`
 _SLACK = 60_000  # ms that the task of a handle waits longer than the handle
 _MAX_EXPECTED = 100_000
+_POLL = 1.0  # seconds
 
 
 def expectation(
@@ -157,9 +158,13 @@ class ResumeHandle:
         Inside a task it waits without a slot: the run ends, and another one continues here.
         """
         await self.complete()
-        await self._wait(await self._read())
-        await self.complete()
         handle = await self._read()
+        await self._wait(handle)
+        await self.complete()
+        while (handle := await self._read()).status == "pending" and running_task() is None:
+            await asyncio.sleep(_POLL)  # an operator, or the stop of a memory store, has ended the task of the handle
+            await self._wait(handle)
+            await self.complete()
         arrivals = await self._outbox_portal.run(lambda client: _outbox(client).arrivals(self.correlation_id))
         events = expected_events(handle, arrivals)
         if handle.status in ("complete", "resumed"):

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from onthedot.events.bus import Bus
 from onthedot.events.bus_connection import BusConnection
+from onthedot.events.callbacks import EventSignals, ResultSubscription
 from onthedot.events.component_session import ComponentSession, SessionPool
 from onthedot.events.components import NO_COMPONENTS, Component, Components
 from onthedot.events.outbox_rows import bus_message
 from onthedot.events.relay import Relay, RelaySettings
 from onthedot.events.store_bus import StoreBus
-from onthedot.model.component_names import RELAY
+from onthedot.model.component_names import CALLBACK, RELAY
 from onthedot.observability.events import Observer
 from onthedot.runtime.config import RuntimeConfig
 from onthedot.runtime.settings import version
@@ -32,6 +33,8 @@ def new_components(runtime: Runtime) -> Components:
     components: list[Component] = []
     if RELAY not in runtime.config.without:
         components.append(factory.relay())
+    if CALLBACK not in runtime.config.without and (runtime.config.events.results or runtime.event_signals.types):
+        components.append(factory.callback_service(runtime.event_signals, runtime.store))
     return Components(components, factory.connection)
 
 
@@ -70,6 +73,19 @@ class ComponentFactory:
             read_limits=self._store.limits,
             to_message=self._to_message,
             polls=self._polls,
+        )
+
+    def callback_service(self, signals: EventSignals, tasks: Store) -> ResultSubscription:
+        """tasks: the store whose tasks wait."""
+        return ResultSubscription(
+            self._config.name,
+            self._config.events,
+            signals,
+            self.connection,
+            self._outbox,
+            tasks,
+            self._config.clock,
+            self._observer,
         )
 
     def new_session(self, kind: str) -> ComponentSession:

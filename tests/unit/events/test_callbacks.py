@@ -1,0 +1,91 @@
+"""The callback service: events of the bus wake tasks and complete resume handles, on every store and bus."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onthedot import App, current_task
+from onthedot.events import Event, Events, Kafka
+from onthedot.stores.capabilities import Outbox
+from tests.support.app_stores import AppStore, open_store
+from tests.support.services.kafka import KafkaService
+from tests.support.waits import SOON, until
+
+CREATED = "Shop.Part.Created"
+KINDS = ["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.once)]
+
+
+@pytest.fixture(params=KINDS)
+def outbox_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AppStore]:
+    yield from open_store(request, tmp_path)
+
+
+@pytest.fixture(params=["store", pytest.param("kafka", marks=pytest.mark.once)])
+def events(request: pytest.FixtureRequest) -> Events:
+    if request.param == "store":
+        return Events(results=(CREATED,), topics={"Shop.Order.*": "shop"})
+    kafka: KafkaService = request.getfixturevalue("kafka")
+    topics = {"Shop.Order.*": kafka.topic(2), CREATED: kafka.topic(2)}
+    return Events(results=(CREATED,), topics=topics, bus=Kafka(kafka.address))
+
+
+@pytest.fixture
+def app(outbox_store: AppStore, events: Events) -> Iterator[App]:
+    app = App(outbox_store.name, store=outbox_store.url, events=events)
+    app.on_event("Shop.Order.Paid", signal="paid:{order}")
+    yield app
+    app.runtime.close()
+
+
+def part(number: int) -> Event[Any]:
+    return Event(CREATED, {"n": number}, aggregate_id=str(number), id=f"e{number}", correlation_id="c1")
+
+
+async def test_published_events_complete_a_handle(app: App) -> None:
+    async with app.running():
+        handle = await app.expect({CREATED: 2}, correlation_id="c1", timeout=60)
+        await app.publish(part(1), part(2), part(1))
+        events = await asyncio.wait_for(handle.wait(), SOON)
+    assert sorted(event.payload["n"] for event in events) == [1, 2]
+
+
+async def test_event_sends_a_signal(app: App) -> None:
+    @app.task
+    async def ship(order: int) -> Any:
+        return await current_task().wait_for(f"paid:{order}", timeout=60)
+
+    async with app.running():
+        handle = await ship.enqueue(17)
+        await app.publish(Event("Shop.Order.Paid", {"order": 17}, aggregate_id="17", id="p1", correlation_id="c7"))
+        signal = await handle.result(SOON)
+    assert signal == {"type": "Shop.Order.Paid", "payload": {"order": 17}, "id": "p1", "correlation_id": "c7"}
+
+
+async def test_event_without_the_field_of_a_signal_is_passed_over(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    async with app.running():
+        handle = await app.expect({CREATED: 1}, correlation_id="c1", timeout=60)
+        await app.publish(Event("Shop.Order.Paid", {"other": 1}, aggregate_id="17", id="p1"))
+        await app.publish(part(1))
+        assert len(await asyncio.wait_for(handle.wait(), SOON)) == 1
+        await until(lambda: "event p1 (Shop.Order.Paid) sends no signal: KeyError: 'order'" in caplog.text)
+
+
+async def test_service_continues_where_it_stopped(app: App) -> None:
+    async with app.running():
+        handle = await app.expect({CREATED: 2}, correlation_id="c1", timeout=60)
+        await app.publish(part(1))
+        await until(lambda: _has_arrived(app, 1))
+        await app.publish(part(2))
+    async with app.running():
+        assert len(await asyncio.wait_for(handle.wait(), SOON)) == 2
+
+
+async def _has_arrived(app: App, number: int) -> bool:
+    store = app.runtime.store
+    assert isinstance(store, Outbox)
+    return len(await store.arrivals("c1")) == number
