@@ -102,7 +102,7 @@ class ResultSubscription(ComponentLoop):
         if records:
             await self._store(self._read(records))
             await self._subscription.commit(next_offsets(records))
-            self.moved += len(records)
+            self._count_moved(len(records))
 
     async def _wait_for_records(self, subscription: Subscription) -> Sequence[BusRecord]:
         """Until some come, or `recheck` asks for a look. A read that waits has taken nothing: it may be cancelled."""

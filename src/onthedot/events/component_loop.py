@@ -51,6 +51,9 @@ class ComponentLoop:
         self.idle.clear()
         self._wakeup.set()
 
+    def _count_moved(self, events: int) -> None:
+        self.moved += events
+
     # -- what a component does
 
     async def _begin(self) -> None:

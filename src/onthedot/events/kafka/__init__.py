@@ -1,12 +1,12 @@
 """Kafka as the bus. Only this package imports aiokafka."""
 
+from importlib.util import find_spec
+
 from onthedot.errors import StoreRefused
 
-try:
-    from onthedot.events.kafka.bus import KafkaBus
-except ModuleNotFoundError as error:
-    if error.name != "aiokafka":
-        raise
-    raise StoreRefused("kafka:// needs the package aiokafka: pip install 'onthedot[kafka]'") from None
+if find_spec("aiokafka") is None:
+    raise StoreRefused("kafka:// needs the package aiokafka: pip install 'onthedot[kafka]'")
+
+from onthedot.events.kafka.bus import KafkaBus
 
 __all__ = ["KafkaBus"]
