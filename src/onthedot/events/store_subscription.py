@@ -82,6 +82,7 @@ class StoreSubscription:
         self._buckets: dict[int, _Bucket] = {}
         self._buffers: dict[TopicPartition, deque[BusRecord]] = {}
         self._paused: set[TopicPartition] = set()
+        self._is_behind = False  # the last read passed over a long part of the log, and may not have reached its end
         self._is_closed = False
         self._wakeup = WakeUp(clock)
         self._ignore_hints = self._session.on_hint(self._wakeup.set)
@@ -106,6 +107,8 @@ class StoreSubscription:
             left = deadline - self._clock.now()
             if records or left <= 0:
                 return records
+            if self._is_behind:
+                continue
             wait = min(left, self._time_to_next_look())
             await self._wakeup.wait(None if wait == inf else wait)
         return ()
@@ -128,10 +131,13 @@ class StoreSubscription:
             await self._session.replace(self._joined)
             return False
         await self._revoke([bucket for bucket in self._buckets if bucket not in page.buckets])
+        longest = 0
         for bucket, position in page.buckets.items():
             known = self._buckets.setdefault(bucket, _Bucket())
             if position < _END:
+                longest = max(longest, position - known.read_to)
                 known.read_to = position
+        self._is_behind = longest >= _MAX_SKIPPED
         for stored in page.events:
             self._buffer(self._to_record(stored))
         await self._commit_skipped()

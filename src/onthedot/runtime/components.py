@@ -23,6 +23,8 @@ from onthedot.stores.contract import Store
 if TYPE_CHECKING:
     from onthedot.runtime.runtime import Runtime
 
+_POLL_WITHOUT_HINTS = 0.05  # seconds
+
 
 def new_components(runtime: Runtime) -> Components:
     """The components of a runtime whose stores are open on this loop. A store without an outbox has none."""
@@ -62,11 +64,14 @@ class ComponentFactory:
 
     def relay(self) -> Relay:
         events = self._config.events
+        poll = events.poll
+        if not self._store.traits.joined_hints:
+            poll = min(poll, _POLL_WITHOUT_HINTS)
         return Relay(
             self._outbox,
             self.new_session(RELAY),
             self.connection,
-            RelaySettings(events.poll, events.keep_sent_ms, events.keep_arrivals_ms),
+            RelaySettings(poll, events.keep_sent_ms, events.keep_arrivals_ms),
             clock=self._config.clock,
             random=self._config.random,
             observer=self._observer,

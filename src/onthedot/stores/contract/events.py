@@ -71,7 +71,10 @@ class RelayResult(Struct, frozen=True):
 
 
 class LogPage(Struct, frozen=True):
-    """Events that were read from the log of the store."""
+    """Events that were read from the log of the store.
+
+    A store may pass over a bounded part of the log in one call: a page without events is not always the end of it.
+    """
 
     alive: bool
     events: Sequence[OutboxEvent] = ()  # by bucket and position

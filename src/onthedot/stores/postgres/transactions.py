@@ -52,7 +52,8 @@ class TransactionDriver:
         self._check()
         match self.kind:
             case "asyncpg":
-                return self.connection.fetchrow(f"SELECT * FROM onthedot.{function}($1)", request)  # noqa: S608 - ours
+                query = f"SELECT * FROM onthedot.{function}($1::text::json)"  # noqa: S608 - ours; it may have a JSON codec
+                return self.connection.fetchrow(query, request)
             case "psycopg":
                 query = f"SELECT * FROM onthedot.{function}(%s::json)"  # noqa: S608
                 row_factory = import_module("psycopg.rows").dict_row

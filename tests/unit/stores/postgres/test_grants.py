@@ -16,13 +16,28 @@ from onthedot.clock.system import SystemClock
 from onthedot.errors import StoreRefused
 from onthedot.operations.health import read_health, read_vitals
 from onthedot.stores.capabilities import HasServerInfo
-from onthedot.stores.contract import Completed, Counter, Lease, Links, NewSignal, NewTask, Note, Suspended, Wait
+from onthedot.stores.contract import (
+    Arrival,
+    Completed,
+    Counter,
+    Lease,
+    Links,
+    NewSignal,
+    NewTask,
+    Note,
+    RelayRequest,
+    Suspended,
+    Wait,
+)
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.grants import called_functions, rights_text
+from tests.contract.event_steps import TOPIC, event, handle
 from tests.support.services.postgres import Service
 from tests.unit.stores.postgres.shop import LEASE, Worker
 
 ROLE = "worker-1"
+PUBLISH = """SELECT onthedot.publish_v1(
+    '{"app": "events", "events": [{"type": "Shop.Order.Placed", "aggregate_id": "17", "payload": {}}]}')"""
 
 
 def as_role(url: str, role: str = ROLE, database: str = "postgres") -> str:
@@ -96,6 +111,30 @@ async def test_the_role_can_work_with_counters_and_signals(limited: str) -> None
     await store.close()
 
 
+async def test_the_role_can_publish_relay_read_and_complete(limited: str) -> None:
+    store = PostgresStore(limited, name="events")
+    await store.open()
+    await store.heartbeat("r", b"", LEASE)
+    with psycopg.connect(limited.partition("?")[0]) as connection:
+        assert list(store.publish_in(connection, [event(event_id="1")])) == [True]
+        store.create_handle_in(connection, handle())
+        connection.execute(PUBLISH)
+    sent = (await store.relay("r", [], {}, RelayRequest(), to_log=True)).events
+    assert len(sent) == 2
+    await store.relay("r", [sent[0].seq], {sent[1].seq: "refused"}, RelayRequest(), to_log=True)
+    assert await store.amend_events([sent[1].event.id], "discard") == [sent[1].event.id]
+    page = await store.read_log("g", "r", [TOPIC], {}, 100)
+    assert [stored.event.id for stored in page.events] == ["1"]
+    await store.commit_positions("g", "r", page.buckets)
+    await store.record_arrivals([Arrival("c1", "1", "Done", b"{}")])
+    assert [each.id for each in await store.complete_handles(["c1"])] == ["h1"]
+    assert [each.status for each in await store.handles(["c1"])] == ["complete"]
+    assert len(await store.arrivals("c1")) == 1
+    assert dict((await store.outbox_state()).lag) == {"g": 0}
+    assert await store.purge_events(10, keep_sent=0, keep_arrivals=0) == 3
+    await store.close()
+
+
 async def test_the_role_adds_tasks_in_its_transaction(limited: str) -> None:
     app = App("shop", store=limited, stop_timeout=0)
     connection = await asyncpg.connect(limited.partition("?")[0])
@@ -130,6 +169,10 @@ async def test_the_role_can_read_the_server_info(limited: str) -> None:
         "INSERT INTO onthedot.tally VALUES (1, 'a', 'ready', 1)",
         "UPDATE onthedot.version SET number = 0",
         "DELETE FROM onthedot.task",
+        "INSERT INTO onthedot.event_outbox SELECT",
+        "UPDATE onthedot.event_bucket SET session = 'mine'",
+        "DELETE FROM onthedot.flow_resume_handles",
+        "SELECT onthedot.mark_sent_v1(1, '{1}', false, 0)",
         "SELECT nextval('onthedot.fence')",
         "SELECT onthedot.lock_limits_v1(1)",
         "SELECT onthedot.count_v1(1, 'a', 'ready', 1)",

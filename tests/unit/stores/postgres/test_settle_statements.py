@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from onthedot.stores.contract import Limit, NewTask, Outcome
+from onthedot.stores.contract import Completed, Effects, Limit, NewTask, Outcome
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.connections import PostgresConnection
+from tests.contract.event_steps import event
 from tests.contract.steps import Worker, add, member, task, waiting
 from tests.support.services.postgres import Service
 from tests.unit.stores.postgres.shop import opened
@@ -46,6 +47,16 @@ async def outcomes_of(store: PostgresStore, worker: Worker, kind: str, number: i
                 worker.done(uuid, adds=[waiting((name, 1), source="b")])
                 for uuid, name in zip(uuids, names, strict=True)
             ]
+        case "event":
+            return [
+                Completed(worker.leases[uuid], effects=Effects(events=(event(name, event_id=name),)))
+                for uuid, name in zip(uuids, names, strict=True)
+            ]
+        case "retry with an event":
+            return [
+                worker.retry(uuid, effects=Effects(events=(event(name, event_id=name),)))
+                for uuid, name in zip(uuids, names, strict=True)
+            ]
         case "suspended":
             return [worker.suspended(uuid, (name, 1)) for uuid, name in zip(uuids, names, strict=True)]
         case "retry":
@@ -78,7 +89,7 @@ async def calls(connection: PostgresConnection) -> int:
 
 KINDS = (
     "plain", "new task", "unique key", "key and new task with a key", "lane", "one lane", "chore", "retry",
-    "release", "dropped", "member of a flow", "new waiting task", "suspended",
+    "release", "dropped", "member of a flow", "new waiting task", "suspended", "event", "retry with an event",
 )  # fmt: skip
 
 

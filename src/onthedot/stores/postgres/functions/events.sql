@@ -40,8 +40,8 @@ END $$;
 
 -- name: complete_events_v1
 -- Events as another program writes them (the form of `Event.to_dict`), with what can be derived, in the form that
--- `insert_events_v1` reads.
-CREATE FUNCTION complete_events_v1(_app text, _events json, _verbs text[]) RETURNS json LANGUAGE plpgsql AS $$
+-- `insert_events_v1` reads. The relay fills in the source of the app.
+CREATE FUNCTION complete_events_v1(_events json, _verbs text[]) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
     _known text[] := _verbs || '{Sent,Paid,Built,Made,Found,Lost,Sold,Bought,Begun,Withdrawn,Written}';
     _problem text := (
@@ -61,8 +61,8 @@ BEGIN
             'correlation_id', coalesce(g.correlation_id, g.id), 'causation_id', g.causation_id,
             'occurred_at', floor(extract(epoch FROM coalesce(g.occurred_at, clock_timestamp())) * 1000)::bigint,
             'payload_text', coalesce(g.payload, 'null')::text, 'headers_text', (
-                jsonb_strip_nulls(jsonb_build_object('ce_source', '/' || _app, 'ce_priority', g.priority::text))
-                || coalesce(g.headers, '{}'))::text) ORDER BY g.ordinality)
+                coalesce(g.headers, '{}') || jsonb_strip_nulls(jsonb_build_object('ce_priority', g.priority::text)))::text
+            ) ORDER BY g.ordinality)
         FROM (
             SELECT coalesce(e.id, gen_random_uuid()::text) AS id, e.type, e.topic, e.version, e.retries, e.aggregate_id,
                 e.aggregate_type, coalesce(e.key, e.aggregate_id) AS key, e.correlation_id, e.causation_id,
@@ -119,7 +119,7 @@ BEGIN
             RAISE EXCEPTION 'publish_v1 takes {"app": "…", "events": [{…}]}' USING ERRCODE = 'invalid_parameter_value';
         END IF;
         _asked.events := coalesce(
-            complete_events_v1(_asked.app, _asked.events, coalesce(_asked.verbs, '{}')), '[]');
+            complete_events_v1(_asked.events, coalesce(_asked.verbs, '{}')), '[]');
         ids := ARRAY(SELECT e.value ->> 'id' FROM json_array_elements(_asked.events) WITH ORDINALITY AS e
             ORDER BY e.ordinality);
     END IF;

@@ -143,43 +143,44 @@ END $$;
 
 -- name: pending_in_topic_v1
 -- The first pending events of a topic in these buckets, by seq, without those whose key is blocked. One branch per
--- bucket, because each is read in the order of the index and all are merged: no more rows are read than returned.
+-- bucket, because each is read in the order of the index and all are merged: no more rows are read than returned. A plan
+-- that was made for an empty table would read and sort all of them.
 CREATE FUNCTION pending_in_topic_v1(_app integer, _topic text, _buckets smallint[], _most bigint, _has_failed boolean)
-RETURNS bigint[] LANGUAGE plpgsql AS $$
+RETURNS bigint[] LANGUAGE plpgsql SET enable_sort = off AS $$
 BEGIN
     RETURN ARRAY(SELECT e.seq FROM (
-        SELECT seq, key FROM event_outbox
-        WHERE app = _app AND topic = _topic AND bucket = 0 AND status = 'pending' AND 0 = ANY (_buckets) UNION ALL
-        SELECT seq, key FROM event_outbox
-        WHERE app = _app AND topic = _topic AND bucket = 1 AND status = 'pending' AND 1 = ANY (_buckets) UNION ALL
-        SELECT seq, key FROM event_outbox
-        WHERE app = _app AND topic = _topic AND bucket = 2 AND status = 'pending' AND 2 = ANY (_buckets) UNION ALL
-        SELECT seq, key FROM event_outbox
-        WHERE app = _app AND topic = _topic AND bucket = 3 AND status = 'pending' AND 3 = ANY (_buckets) UNION ALL
-        SELECT seq, key FROM event_outbox
-        WHERE app = _app AND topic = _topic AND bucket = 4 AND status = 'pending' AND 4 = ANY (_buckets) UNION ALL
-        SELECT seq, key FROM event_outbox
-        WHERE app = _app AND topic = _topic AND bucket = 5 AND status = 'pending' AND 5 = ANY (_buckets) UNION ALL
-        SELECT seq, key FROM event_outbox
-        WHERE app = _app AND topic = _topic AND bucket = 6 AND status = 'pending' AND 6 = ANY (_buckets) UNION ALL
-        SELECT seq, key FROM event_outbox
-        WHERE app = _app AND topic = _topic AND bucket = 7 AND status = 'pending' AND 7 = ANY (_buckets) UNION ALL
-        SELECT seq, key FROM event_outbox
-        WHERE app = _app AND topic = _topic AND bucket = 8 AND status = 'pending' AND 8 = ANY (_buckets) UNION ALL
-        SELECT seq, key FROM event_outbox
-        WHERE app = _app AND topic = _topic AND bucket = 9 AND status = 'pending' AND 9 = ANY (_buckets) UNION ALL
-        SELECT seq, key FROM event_outbox
-        WHERE app = _app AND topic = _topic AND bucket = 10 AND status = 'pending' AND 10 = ANY (_buckets) UNION ALL
-        SELECT seq, key FROM event_outbox
-        WHERE app = _app AND topic = _topic AND bucket = 11 AND status = 'pending' AND 11 = ANY (_buckets) UNION ALL
-        SELECT seq, key FROM event_outbox
-        WHERE app = _app AND topic = _topic AND bucket = 12 AND status = 'pending' AND 12 = ANY (_buckets) UNION ALL
-        SELECT seq, key FROM event_outbox
-        WHERE app = _app AND topic = _topic AND bucket = 13 AND status = 'pending' AND 13 = ANY (_buckets) UNION ALL
-        SELECT seq, key FROM event_outbox
-        WHERE app = _app AND topic = _topic AND bucket = 14 AND status = 'pending' AND 14 = ANY (_buckets) UNION ALL
-        SELECT seq, key FROM event_outbox
-        WHERE app = _app AND topic = _topic AND bucket = 15 AND status = 'pending' AND 15 = ANY (_buckets)
+        (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 0 AND status = 'pending'
+            AND 0 = ANY (_buckets) ORDER BY seq) UNION ALL
+        (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 1 AND status = 'pending'
+            AND 1 = ANY (_buckets) ORDER BY seq) UNION ALL
+        (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 2 AND status = 'pending'
+            AND 2 = ANY (_buckets) ORDER BY seq) UNION ALL
+        (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 3 AND status = 'pending'
+            AND 3 = ANY (_buckets) ORDER BY seq) UNION ALL
+        (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 4 AND status = 'pending'
+            AND 4 = ANY (_buckets) ORDER BY seq) UNION ALL
+        (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 5 AND status = 'pending'
+            AND 5 = ANY (_buckets) ORDER BY seq) UNION ALL
+        (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 6 AND status = 'pending'
+            AND 6 = ANY (_buckets) ORDER BY seq) UNION ALL
+        (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 7 AND status = 'pending'
+            AND 7 = ANY (_buckets) ORDER BY seq) UNION ALL
+        (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 8 AND status = 'pending'
+            AND 8 = ANY (_buckets) ORDER BY seq) UNION ALL
+        (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 9 AND status = 'pending'
+            AND 9 = ANY (_buckets) ORDER BY seq) UNION ALL
+        (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 10 AND status = 'pending'
+            AND 10 = ANY (_buckets) ORDER BY seq) UNION ALL
+        (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 11 AND status = 'pending'
+            AND 11 = ANY (_buckets) ORDER BY seq) UNION ALL
+        (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 12 AND status = 'pending'
+            AND 12 = ANY (_buckets) ORDER BY seq) UNION ALL
+        (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 13 AND status = 'pending'
+            AND 13 = ANY (_buckets) ORDER BY seq) UNION ALL
+        (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 14 AND status = 'pending'
+            AND 14 = ANY (_buckets) ORDER BY seq) UNION ALL
+        (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 15 AND status = 'pending'
+            AND 15 = ANY (_buckets) ORDER BY seq)
     ) AS e WHERE NOT (_has_failed AND EXISTS (SELECT FROM event_outbox AS f
         WHERE f.app = _app AND f.topic = _topic AND f.key = e.key AND f.status = 'failed' OFFSET 0))
     ORDER BY e.seq LIMIT _most);

@@ -94,8 +94,8 @@ END $$;
 -- name: create_handle_v1
 -- {"app", "now", "id", "correlation_id", "expected", "target", "timeout", "tasks", "in_parts", "joined"} → the handle,
 -- as `as_seen_v1`: a new one, with which the tasks are added, or one that exists. joined: it is in the caller's
--- transaction, and notifies at the commit.
-CREATE FUNCTION create_handle_v1(_request json, OUT handle json, OUT notification json) LANGUAGE plpgsql AS $$
+-- transaction, and notifies at the commit. Both are texts, because the caller's driver may decode JSON.
+CREATE FUNCTION create_handle_v1(_request json, OUT handle text, OUT notification text) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_request ->> 'app');
     _now double precision := now_v1((_request ->> 'now')::double precision);
@@ -116,7 +116,7 @@ BEGIN
                     json_array_length(_tasks), (_request ->> 'in_parts')::boolean, _now, _joined) AS a));
             END IF;
             IF _joined AND notification IS NOT NULL THEN
-                PERFORM notify_v1(_request ->> 'app', notification);
+                PERFORM notify_v1(_request ->> 'app', notification::json);
             END IF;
             EXIT;
         END IF;  -- another call has created it meanwhile
