@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import subprocess
 import time
@@ -9,15 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from onthedot import App
+from onthedot.events import Event, Events
 from tests.acceptance.row_e.flow_programs import PATIENCE, flow_program
 from tests.support.counting_proxy import counting_proxy
 from tests.support.services.prefect import PrefectServer
 from tests.support.services.prefect_environment import settings
 from tests.support.source_files import ROOT
-from tests.support.waits import wait_until
+from tests.support.waits import until, wait_until
 
 pytestmark = [pytest.mark.once, pytest.mark.timeout(300)]
 
+CREATED = "Shop.Part.Created"
 QUIET = 12.0  # seconds: Prefect's own pause reads the state every 10 s
 
 
@@ -39,6 +43,30 @@ def test_paused_flow_sends_no_request_until_it_is_resumed(prefect: PrefectServer
         assert program.wait_for_end() == 0
         assert program.results() == [["a", "b"]]
         assert program.state() == "COMPLETED"
+
+
+@pytest.mark.parametrize("early", [False, True])
+async def test_result_events_resume_the_flow(prefect: PrefectServer, tmp_path: Path, early: bool) -> None:
+    """Published events → callback service → handle → the task onthedot.resume → the paused flow."""
+    events = Events(results=(CREATED,), prefect=prefect.api)
+    app = App("shop", store=f"sqlite:///{tmp_path}/shop.db", events=events)
+    with flow_program(prefect, tmp_path, "expect") as program:
+        async with app.running():
+            if early:
+                await app.publish(created(1), created(2))
+            await asyncio.to_thread(program.wait_for_notes, "handle")
+            if not early:
+                await until(lambda: program.state() == "PAUSED", PATIENCE)
+                await app.publish(created(1), created(2))
+            assert (await asyncio.to_thread(program.wait_for_notes, "result")).value == [1, 2]
+            assert await asyncio.to_thread(program.wait_for_end) == 0, program.output()
+            assert await app.resume_handle("c1").status() == "resumed"
+    assert program.state() == "COMPLETED"
+    app.runtime.close()
+
+
+def created(number: int) -> Event:
+    return Event(CREATED, {"n": number}, aggregate_id=str(number), correlation_id="c1")
 
 
 @pytest.mark.timed

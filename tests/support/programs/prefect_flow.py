@@ -1,6 +1,7 @@
 """A flow that waits for a handle; run in the environment of Prefect.
 
 python prefect_flow.py run FOLDER [KEY…]     one flow run, which waits for each key in turn
+python prefect_flow.py expect FOLDER         one flow run, which waits for two result events of an app on FOLDER/shop.db
 python prefect_flow.py serve FOLDER          runs of the deployment ``waits/suspended``, each in a process of its own
 
 It writes what happens to FOLDER/log. The handle of a key is complete when the file FOLDER/KEY exists.
@@ -18,6 +19,8 @@ from typing import Any
 
 from prefect import flow, get_run_logger
 
+from onthedot import App
+from onthedot.events import Events
 from onthedot.integrations.prefect import prefect_run, wait_for
 
 
@@ -56,9 +59,24 @@ async def waits(folder: str, keys: list[str], suspend: bool = False) -> list[Any
     return results
 
 
+@flow(name="expects")
+async def expects(folder: str) -> list[Any]:
+    place = Path(folder)
+    note(place, "run", prefect_run())
+    app = App("shop", store=f"sqlite:///{folder}/shop.db", events=Events(results=("Shop.Part.Created",)))
+    async with app:
+        handle = await app.expect({"Shop.Part.Created": 2}, correlation_id="c1", timeout=60, wakes=prefect_run())
+        note(place, "handle", handle.id)
+        events = await wait_for(handle)
+        note(place, "result", sorted(event.payload["n"] for event in events))
+    return [event.id for event in events]
+
+
 if __name__ == "__main__":
     command, folder, *keys = sys.argv[1:]
     if command == "run":
         asyncio.run(waits(folder, keys))
+    elif command == "expect":
+        asyncio.run(expects(folder))
     else:
         waits.serve(name="suspended")
