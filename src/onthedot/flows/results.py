@@ -115,10 +115,9 @@ class FlowTasks:
         size = 0
         for start in range(0, len(numbers), BATCH):
             page = numbers[start : start + BATCH]
-            records = await self._store.get([uuids.of(number) for number in page])
-            for number, member in zip(page, records, strict=True):
-                whole = await self._with_items(member)
-                data = _stored_result(uuids.of(number), whole, collects=inputs.collects)
+            names = list(map(uuids.of, page))
+            for number, name, member in zip(page, names, await self._get(names), strict=True):
+                data = _stored_result(name, member, collects=inputs.collects)
                 found[number] = data
                 size += len(data)
                 if size > MAX_RESULTS:
@@ -134,17 +133,19 @@ class FlowTasks:
         if inputs is None:
             return ()
         numbers = list(islice(_numbers(inputs.after), page * BATCH, (page + 1) * BATCH))
-        uuids = MemberUuids(inputs.flow)
-        records = await self._store.get([uuids.of(number) for number in numbers])
+        names = list(map(MemberUuids(inputs.flow).of, numbers))
         return [
-            self._value(uuids.of(number), await self._with_items(member), collects=inputs.collects)
-            for number, member in zip(numbers, records, strict=True)
+            self._value(name, member, collects=inputs.collects)
+            for name, member in zip(names, await self._get(names), strict=True)
         ]
 
-    async def _with_items(self, member: Record | None) -> Record | None:
-        if member is None or streamed_items(member) is None:
-            return member
-        return await with_items(self._store, member)
+    async def _get(self, uuids: Sequence[str]) -> Sequence[Record | None]:
+        """Records with their results; that of a stream is in its items."""
+        records = list(await self._store.get(uuids))
+        for index, record in enumerate(records):
+            if record is not None and streamed_items(record) is not None:
+                records[index] = await with_items(self._store, record)
+        return records
 
     def _value(self, uuid: str, record: Record | None, *, collects: bool) -> object:
         data = _stored_result(uuid, record, collects=collects)

@@ -31,7 +31,7 @@ from onthedot.stores.redis.client import info_fields
 from onthedot.stores.redis.policy_format import remember_policy
 from onthedot.stores.redis.position import PositionAnswer, to_limit, to_position
 from onthedot.stores.redis.record_format import seq_bytes, to_schedules, to_seen_record, unpack_message
-from onthedot.stores.redis.uuid_format import pack_uuid, to_uuid, to_uuids, uuid_patterns
+from onthedot.stores.redis.uuid_format import pack_each_uuid, pack_uuid, to_uuid, to_uuids, uuid_patterns
 from onthedot.stores.rules.filters import check, fits
 from onthedot.stores.rules.records import with_history, with_state
 
@@ -44,16 +44,16 @@ _SCANNED = 5_000  # uuids per command
 _END = 2**40  # above all seqs
 
 
-class _SeenRow(NamedTuple):
-    """A record of the answer of `lua/verbs/get.lua`."""
+class _SeenRows(NamedTuple):
+    """The answer of `lua/verbs/get.lua`."""
 
-    number: int  # in the request, from 1
-    seq: bytes
-    task: bytes
-    history: bytes | None
-    state: bytes
-    session: bytes
-    started: int
+    now: bytes
+    policies: Sequence[bytes]  # digest and text in turn
+    seqs: Sequence[bytes]
+    tasks: Sequence[bytes | None]  # None: it does not exist
+    histories: Sequence[bytes | None]
+    states: Sequence[bytes]
+    running: Sequence[Any]  # the number in the request, from 1, the session and the start in turn
 
 
 class RedisReads(ABC):
@@ -68,23 +68,25 @@ class RedisReads(ABC):
         """Run a command on a key."""
 
     async def get(self, uuids: Sequence[str]) -> list[Record | None]:
-        found: list[Record | None] = [None] * len(uuids)
+        found: list[Record | None] = []
         for start in range(0, len(uuids), _PIECE):
-            piece = [pack_uuid(uuid) for uuid in uuids[start : start + _PIECE]]
-            for index, record in await self._read("uuids", piece):
-                found[start + index] = record
+            found += await self._read("uuids", pack_each_uuid(uuids[start : start + _PIECE]))
         return found
 
-    async def _read(self, by: str, names: Sequence[bytes]) -> list[tuple[int, Record]]:
-        """The index of each name that exists, and its record."""
-        answer, now, policies = await self._call("get", by, *names)
-        for digest, text in zip(policies[::2], policies[1::2], strict=True):
+    async def _read(self, by: str, names: Sequence[bytes]) -> list[Record | None]:
+        """The record of each name; None: it does not exist, or its uuid cannot be read."""
+        rows = _SeenRows(*await self._call("get", by, *names))
+        for digest, text in zip(rows.policies[::2], rows.policies[1::2], strict=True):
             remember_policy(digest.decode(), text)
-        found: list[tuple[int, Record]] = []
-        for row in (_SeenRow(*fields) for fields in answer):
-            record = _as_seen(row, float(now))
+        now = float(rows.now)
+        found: list[Record | None] = [
+            None if task is None else to_seen_record(seq, task, history, state.decode(), now)
+            for seq, task, history, state in zip(rows.seqs, rows.tasks, rows.histories, rows.states, strict=True)
+        ]
+        for number, session, started in zip(*[iter(rows.running)] * 3, strict=True):
+            record = found[number - 1]
             if record is not None:
-                found.append((row.number - 1, record))
+                found[number - 1] = _as_running(record, session.decode(), started)
         return found
 
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
@@ -95,8 +97,8 @@ class RedisReads(ABC):
             if checked >= _MOST_CHECKED or len(rows) >= limit:
                 return Page(rows, str(piece[0] + 1))
             checked += len(piece)
-            for _, record in await self._read("seqs", seq_bytes(piece)):
-                if fits(record, where):
+            for record in await self._read("seqs", seq_bytes(piece)):
+                if record is not None and fits(record, where):
                     if len(rows) == limit:
                         return Page(rows, str(record.seq + 1))
                     rows.append(record)
@@ -276,9 +278,5 @@ def _pairs(answer: Any) -> Iterator[tuple[bytes, bytes]]:
         yield from zip(answer[::2], answer[1::2], strict=True)
 
 
-def _as_seen(row: _SeenRow, now: float) -> Record | None:
-    record = to_seen_record(row.seq, row.task, row.history, row.state.decode(), now)
-    if record is None or row.state != b"running":
-        return record
-    history = with_history(record.history, session=row.session.decode(), started=row.started)
-    return with_state(record, "running", history)
+def _as_running(record: Record, session: str, started: int) -> Record:
+    return with_state(record, "running", with_history(record.history, session=session, started=started))

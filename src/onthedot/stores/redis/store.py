@@ -56,7 +56,7 @@ from onthedot.stores.redis.record_format import (
 )
 from onthedot.stores.redis.subscription import RedisSubscription
 from onthedot.stores.redis.url import RedisAddress, parse_url
-from onthedot.stores.redis.uuid_format import pack_uuid, to_uuid
+from onthedot.stores.redis.uuid_format import pack_each_uuid, pack_uuid, to_uuid
 
 T = TypeVar("T")
 
@@ -182,7 +182,7 @@ class RedisStore(RedisReads):
         return [note.lease for note, valid in zip(notes, answers, strict=True) if not valid]
 
     async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> LeasedTasks:
-        fence, records = await self._call("cancel", session, reason, CLIENT_LEASE, *map(pack_uuid, uuids))
+        fence, records = await self._call("cancel", session, reason, CLIENT_LEASE, *pack_each_uuid(uuids))
         rows = await self._with_policies(partial(to_records, records))
         return LeasedTasks(fence, [*rows.records, *rows.undecodable])
 

@@ -17,6 +17,13 @@ def pack_uuid(uuid: str) -> bytes:
     return pack_uuids((uuid,))
 
 
+def pack_each_uuid(uuids: Sequence[str]) -> list[bytes]:
+    packed = pack_uuids(uuids)
+    if len(packed) == _USUAL_LENGTH * len(uuids) and not any(packed[::_USUAL_LENGTH]):  # all are in the usual form
+        return [packed[start : start + _USUAL_LENGTH] for start in range(0, len(packed), _USUAL_LENGTH)]
+    return [pack_uuid(uuid) for uuid in uuids]
+
+
 def pack_uuids(uuids: Sequence[str]) -> bytes:
     """Concatenated. Uuids in the usual form are converted at once: every task passes here twice."""
     number = len(uuids)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from onthedot.model.uuid7 import new_uuid
-from onthedot.stores.redis.uuid_format import pack_uuid, pack_uuids, to_uuid, to_uuids
+from onthedot.stores.redis.uuid_format import pack_each_uuid, pack_uuid, pack_uuids, to_uuid, to_uuids
 
 USUAL = "0198a1b2-c3d4-7e5f-8123-456789abcdef"
 LIKE_IT = [
@@ -38,6 +38,7 @@ def test_texts_whose_total_length_is_usual_are_kept() -> None:
     together = [USUAL[:-1], USUAL + "0"]
     assert list(to_uuids(pack_uuids(together))) == together
     assert pack_uuids([]) == b""
+    assert pack_each_uuid([]) == []
 
 
 _texts = st.one_of(
@@ -50,6 +51,7 @@ def test_concatenated_uuids_are_separated(texts: list[str]) -> None:
     packed = pack_uuids(texts)
     assert packed == b"".join(map(pack_uuid, texts))
     assert list(to_uuids(packed)) == texts
+    assert pack_each_uuid(texts) == list(map(pack_uuid, texts))
     assert len({pack_uuid(text) for text in texts}) == len(set(texts))
 
 
