@@ -29,18 +29,8 @@ OF_PYTHON = frozenset(
 """Names of the standard library that begin with an underscore and are meant for others."""
 
 OF_LIBRARIES = {
-    "events/kafka/abandon.py": frozenset(
-        {
-            "_client",
-            "_closed",
-            "_commit_refresh_task",
-            "_coordination_task",
-            "_coordinator",
-            "_fetcher",
-            "_heartbeat_task",
-            "_md_update_fut",
-            "_sender",
-        }
+    "events/kafka/client_stop.py": frozenset(
+        {"_client", "_closed", "_coordinator", "_fetch_task", "_fetcher", "_md_update_fut", "_pending_tasks", "_sender"}
     )
 }
 """Names of libraries, for a reason that the file gives."""

@@ -60,7 +60,9 @@ class ComponentFactory:
             return BusConnection(bus, "the store", self._config.clock, self._observer)
         from onthedot.events.kafka import KafkaBus  # an extra
 
-        return BusConnection(KafkaBus(kafka), f"Kafka at {kafka.servers}", self._config.clock, self._observer)
+        return BusConnection(
+            KafkaBus(kafka, self._config.name), f"Kafka at {kafka.servers}", self._config.clock, self._observer
+        )
 
     def relay(self) -> Relay:
         events = self._config.events

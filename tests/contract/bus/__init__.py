@@ -79,9 +79,11 @@ class Member:
 
     async def commit(self) -> None:
         """All that it has read."""
-        await self.subscription.commit(
-            {TopicPartition(each.topic, each.partition): each.offset + 1 for each in self.records}
-        )
+        offsets: dict[TopicPartition, int] = {}
+        for each in self.records:
+            place = TopicPartition(each.topic, each.partition)
+            offsets[place] = max(offsets.get(place, 0), each.offset + 1)
+        await self.subscription.commit(offsets)
 
     async def partitions(self) -> set[TopicPartition]:
         """Those that it owns now."""

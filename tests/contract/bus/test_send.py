@@ -56,7 +56,7 @@ async def test_a_partition_that_does_not_exist_is_not_available(house: BusHouse,
 
 @pytest.mark.parametrize("place", [0, 1, 50, 98, 99])
 async def test_a_record_that_is_too_large_is_refused_alone(house: BusHouse, topic: str, place: int) -> None:
-    """Those before it are sent, those after it are not."""
+    """The bus has those before it, and none of those after it."""
     bus = await house.open_bus()
     batch = [message(number, LARGE if number == place else b"") for number in range(100)]
     with pytest.raises(RecordRefused) as refusal:
@@ -96,3 +96,12 @@ async def test_nothing_is_sent_for_an_empty_batch(house: BusHouse, topic: str) -
     bus = await house.open_bus()
     await bus.send(topic, 0, [])
     assert await ids(house, topic) == []
+
+
+async def test_bus_can_be_opened_again(house: BusHouse, topic: str) -> None:
+    bus = await house.open_bus()
+    await bus.send(topic, 0, [message(0)])
+    await bus.close()
+    await bus.open()
+    await bus.send(topic, 0, [message(1)])
+    assert await ids(house, topic) == [0, 1]

@@ -11,10 +11,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
 
 import pytest
 
 from tests.support.services import kafka_protocol
+from tests.support.services.certificates import Certificates
+from tests.support.services.kafka_security import LISTENERS, security_settings
 from tests.support.services.kafka_server import Broker
 from tests.support.services.programs import Missing, give_up
 
@@ -25,10 +28,18 @@ _EMPTY = ("Empty", "Dead")
 class KafkaService:
     """The broker of this run. Topics and groups are named after the process that uses them."""
 
-    def __init__(self, address: str, broker: Broker | None = None) -> None:
+    def __init__(self, address: str, broker: Broker | None = None, certificates: Certificates | None = None) -> None:
         self.address = address
-        self.broker = broker
+        self._broker = broker
+        self._certificates = certificates
         self._topics: list[str] = []
+
+    def secure(self, protocol: str) -> tuple[str, Path]:
+        """The address for a protocol other than PLAINTEXT, and the file of the authority of its certificate."""
+        if self._broker is None or self._certificates is None:
+            give_up("TLS and logins are set up on the tests' own broker only")
+        listener = next(name for name, offered in LISTENERS.items() if offered == protocol)
+        return self._broker.address_of(listener), self._certificates.ca
 
     def topic(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
         """A new topic, until the end of the test."""
@@ -62,15 +73,11 @@ def new_name() -> str:
 
 
 @contextmanager
-def broker(
-    settings: Mapping[str, str] | None = None,
-    listeners: Mapping[str, str] | None = None,
-    format_options: tuple[str, ...] = (),
-) -> Iterator[Broker]:
+def broker(settings: Mapping[str, str] | None = None, listeners: Mapping[str, str] | None = None) -> Iterator[Broker]:
     """A separate broker, for a test that stops or kills it, or that needs other settings."""
     if sys.platform == "win32":
         give_up("the tests start Kafka on Linux and macOS only")
-    own = Broker(dict(settings or {}), dict(listeners or {}), format_options)
+    own = Broker(dict(settings or {}), dict(listeners or {}))
     try:
         try:
             own.start()
@@ -82,14 +89,15 @@ def broker(
 
 
 @pytest.fixture(scope="session")
-def kafka_service(request: pytest.FixtureRequest) -> Iterator[KafkaService]:
+def kafka_service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaService]:
     from tests.support.services import leftovers
 
     if given := os.environ.get("ONTHEDOT_TEST_KAFKA"):
         yield KafkaService(given)
         return
-    with broker() as shared:
-        service = KafkaService(shared.address, shared)
+    certificates = Certificates(tmp_path_factory.mktemp("kafka"))
+    with broker(security_settings(certificates), LISTENERS) as shared:
+        service = KafkaService(shared.address, shared, certificates)
         yield service
         if not request.session.testsfailed:  # a failing test may leave something
             left = service.left()

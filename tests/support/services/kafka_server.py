@@ -18,6 +18,7 @@ from tests.support.services.valkey import free_port
 
 PATIENCE = 60.0  # seconds for a broker to start
 PLAIN = "PLAINTEXT"  # the listener of the tests; others are added by name
+USER, PASSWORD = "shop", "secret"  # for a login by SCRAM, which a broker knows from its first start on
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 SETTINGS = {
     "process.roles": "broker,controller", "node.id": "1", "controller.listener.names": "CONTROLLER",
@@ -43,7 +44,6 @@ class Broker:
 
     settings: dict[str, str] = field(default_factory=dict[str, str])  # in addition to SETTINGS
     listeners: dict[str, str] = field(default_factory=dict[str, str])  # name → protocol, beside the plain one
-    format_options: tuple[str, ...] = ()  # of the storage tool; without them a template is used
     process: subprocess.Popen[bytes] | None = None
 
     def __post_init__(self) -> None:
@@ -121,10 +121,7 @@ class Broker:
         data = self.folder / "data"
         if data.exists():
             return
-        if self.format_options:
-            self._run_format()
-            return
-        template = kafka_jars.PLACE / "template"
+        template = kafka_jars.PLACE / "formatted"
         if not template.exists():
             self._run_format()
             part = Path(shutil.copytree(data, self.folder / "template"))
@@ -135,7 +132,8 @@ class Broker:
 
     def _run_format(self) -> None:
         command = [*_java(), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._properties)]
-        done = subprocess.run([*command, *self.format_options], capture_output=True, text=True, check=False)
+        command += ["--add-scram", f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise Missing(f"Kafka cannot format its folder: {(done.stdout + done.stderr).strip()[-2000:]}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 from onthedot.events.bus import BusMessage, BusRecord, Revoked, Subscription
 from onthedot.events.kafka import consumer
@@ -19,20 +20,24 @@ class KafkaBus:
 
     Args:
         settings: addresses of the servers, login and timeouts.
+        name: of the app, which servers log if the settings have no `client_id`.
     """
 
     to_log = False
 
-    def __init__(self, settings: Kafka) -> None:
-        self._settings = settings
-        self._topics = KafkaTopics(settings)
-        self._producer = KafkaProducer(settings, self._topics)
+    def __init__(self, settings: Kafka, name: str = "onthedot") -> None:
+        self._settings = replace(settings, client_id=settings.client_id or name)
+        self._topics = KafkaTopics(self._settings)
+        self._producer = KafkaProducer(self._settings, self._topics)
 
     async def open(self) -> None:
         """Connects to nothing: a worker starts also while Kafka cannot be reached."""
         limit_log_lines()
+        if self._producer.is_closing:
+            self._producer = KafkaProducer(self._settings, self._topics)
 
     async def close(self) -> None:
+        """Sends that are in flight are abandoned after 2 seconds."""
         await asyncio.gather(self._producer.close(), self._topics.close())
 
     async def partition_count(self, topic: str) -> int:

@@ -10,14 +10,13 @@ from onthedot.events.settings import Kafka
 Client: TypeAlias = Any  # aiokafka has no type information
 
 RETRY_PAUSE = 0.5  # seconds between two attempts to reach a server; aiokafka logs each of them
-STOP_TIMEOUT = 2.0  # seconds until a client that does not stop is abandoned
 
 
 def client_options(settings: Kafka) -> dict[str, Any]:
     """The options that every client of aiokafka takes."""
     options: dict[str, Any] = {
         "bootstrap_servers": settings.servers,
-        "client_id": settings.client_id or "onthedot",
+        "client_id": settings.client_id,
         "retry_backoff_ms": int(RETRY_PAUSE * 1000),
         "request_timeout_ms": int(settings.request_timeout * 1000),
         "security_protocol": settings.security_protocol,

@@ -26,9 +26,8 @@ from onthedot.events.bus import (
     TopicPartition,
     TopicUnavailable,
 )
-from onthedot.events.kafka.abandon import abandon_consumer
+from onthedot.events.kafka.client_stop import stop_consumer
 from onthedot.events.kafka.connection import (
-    STOP_TIMEOUT,
     Client,
     client_options,
     reason_of,
@@ -115,21 +114,10 @@ class KafkaSubscription:
                 _, ends = await asyncio.gather(self._find_committed(assigned), self._ends(assigned))
         except (KafkaError, TimeoutError) as error:
             raise BusUnreachable(f"Kafka did not tell the offsets: {reason_of(error)}") from error
-        return {each: end - self._committed[each] for each, end in ends.items() if each in self._committed}
+        return {each: max(0, end - self._committed[each]) for each, end in ends.items() if each in self._committed}
 
     async def close(self) -> None:
-        """`stop()` of aiokafka waits for an answer; after 2 seconds the group is left without a word."""
-        consumer = self._consumer
-        is_stopped = False
-        try:
-            async with asyncio.timeout(STOP_TIMEOUT):
-                await consumer.stop()
-                is_stopped = True
-        except TimeoutError:
-            pass
-        finally:
-            if not is_stopped:
-                await abandon_consumer(consumer)
+        await stop_consumer(self._consumer)
 
     def _assigned(self, partitions: Iterable[TopicPartition]) -> list[Any]:
         assigned = self._consumer.assignment()
@@ -192,7 +180,7 @@ async def peek(settings: Kafka, topic: str, partitions: int) -> AsyncIterator[Bu
     except (KafkaError, OSError, TimeoutError) as error:
         raise read_error(error) from error
     finally:
-        await consumer.stop()  # without a group it waits for nobody
+        await stop_consumer(consumer)
 
 
 async def read_some(consumer: Client, partitions: Collection[Any]) -> list[Any]:

@@ -14,9 +14,7 @@ from aiokafka.errors import (
     InvalidTimestampError,
     InvalidTopicError,
     KafkaError,
-    LeaderNotAvailableError,
     MessageSizeTooLargeError,
-    NotLeaderForPartitionError,
     PolicyViolationError,
     RecordListTooLargeError,
     TopicAuthorizationFailedError,
@@ -25,10 +23,9 @@ from aiokafka.errors import (
 )
 
 from onthedot.events.bus import BusMessage, BusUnreachable, RecordRefused, TopicPartition, TopicUnavailable
-from onthedot.events.kafka.abandon import abandon_producer
+from onthedot.events.kafka.client_stop import stop_producer
 from onthedot.events.kafka.connection import (
     RETRY_PAUSE,
-    STOP_TIMEOUT,
     Client,
     client_options,
     reason_of,
@@ -50,8 +47,6 @@ _OF_RECORDS = (
 _OF_TOPIC = (
     ClusterAuthorizationFailedError,
     InvalidTopicError,
-    LeaderNotAvailableError,
-    NotLeaderForPartitionError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
@@ -92,7 +87,7 @@ class KafkaProducer:
         self._starting = asyncio.Lock()
         self._all: set[SharedProducer] = set()
         self._stops: set[asyncio.Task[None]] = set()
-        self._is_closing = False
+        self.is_closing = False
         self._closed = asyncio.Event()
 
     async def send(self, topic: str, partition: int, messages: Sequence[BusMessage]) -> None:
@@ -111,12 +106,18 @@ class KafkaProducer:
 
     async def close(self) -> None:
         """Sends that are in flight are abandoned after 2 seconds."""
-        self._is_closing = True
-        await asyncio.gather(*map(self._stop, self._all), *self._stops)
-        self._closed.set()
+        self.is_closing = True
+        try:
+            await asyncio.gather(*(stop_producer(each.client) for each in self._all), *self._stops)
+        finally:
+            self._closed.set()
 
     async def _send_part(self, target: TopicPartition, messages: Sequence[BusMessage]) -> int:
-        """The number of messages that fit into one batch, which was sent."""
+        """The number of messages that fit into one batch, which was sent.
+
+        A batch fails with its producer if an outage was longer than the request timeout and the partition has no leader
+        yet; the next producer waits for one.
+        """
         failures = 0
         while True:
             producer = await self._producer()
@@ -179,7 +180,7 @@ class KafkaProducer:
 
     async def _await_topic(self, topic: str) -> None:
         """Returns when the topic exists; waits while no server answers."""
-        while not self._is_closing:
+        while not self.is_closing:
             try:
                 await self._topics.partition_count(topic)
             except BusUnreachable:
@@ -192,7 +193,7 @@ class KafkaProducer:
         """Waits while no server answers."""
         async with self._starting:
             while self._current is None:
-                if self._is_closing:
+                if self.is_closing:
                     raise BusUnreachable("the bus is closed")
                 if not await self._is_started():
                     await asyncio.sleep(RETRY_PAUSE)
@@ -219,23 +220,8 @@ class KafkaProducer:
             self._current = None
 
     def _stop_unused(self, producer: SharedProducer) -> None:
-        if producer.is_retired and producer.sends == 0 and producer in self._all:
-            stop = asyncio.create_task(self._stop(producer))
+        if producer.is_retired and producer.sends == 0 and producer in self._all and not self.is_closing:
+            stop = asyncio.create_task(stop_producer(producer.client))
             self._stops.add(stop)
             stop.add_done_callback(self._stops.discard)
             self._all.discard(producer)
-
-    async def _stop(self, producer: SharedProducer) -> None:
-        """A batch that is not sent after 2 seconds is abandoned. `stop()` of aiokafka would wait for it (#1101)."""
-        client = producer.client
-        is_stopped = False
-        try:
-            async with asyncio.timeout(STOP_TIMEOUT):
-                await client.flush()
-                await client.stop()
-                is_stopped = True
-        except TimeoutError:
-            pass
-        finally:
-            if not is_stopped:
-                await abandon_producer(client)

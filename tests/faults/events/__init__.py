@@ -1,0 +1,1 @@
+"""Faults of the bus, of relays and of agents."""
