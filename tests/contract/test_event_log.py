@@ -99,12 +99,50 @@ async def test_members_share_the_buckets_and_a_stale_one_commits_nothing(store: 
     old = dict(first.positions)
     assert await second.read() == [], "all are owned"
     assert await first.read() == []
+    assert await first.read() == []
     assert sorted(first.positions) == list(range(8))
     assert await second.read() == keys[8:]
     await first.commit(old)
     await second.commit({})
     await store.close_session("s2")
     assert await first.read() == keys[8:], "what the second had not committed"
+
+
+async def test_bucket_that_is_to_be_given_back_can_be_committed_once_more(store: Store) -> None:
+    relay = Relay(store, to_log=True)
+    keys = [key_in(bucket) for bucket in range(BUCKETS)]
+    await log(store, relay, *[event(key, event_id=key) for key in keys])
+    first, second = await Reader(store, "s1").open(), await Reader(store, "s2").open()
+    await first.read()
+    old = dict(first.positions)
+    await second.read()
+    await first.read()
+    assert sorted(first.positions) == list(range(8)), "the others are missing, and still its own"
+    assert await second.read() == []
+    await first.commit(old)
+    await first.read()
+    assert await second.read() == [], "all was done"
+    assert sorted(second.positions) == list(range(8, 16))
+
+
+async def test_unread_counts_by_topic_and_bucket(store: Store) -> None:
+    relay = Relay(store, to_log=True)
+    other = "x.y.events"
+    await log(
+        store, relay, event("a", event_id="1"), event("a", event_id="2"), event("a", other, event_id="3"),
+        event(key_in(4), event_id="4"),
+    )  # fmt: skip
+    reader = await Reader(store, "s1").open()
+    await reader.read()
+    bucket = event("a").bucket
+    assert bucket != 4
+    await reader.commit({bucket: 1})
+    counts = await outbox(store).unread("g", (TOPIC,))
+    assert sorted((each.topic, each.bucket, each.count) for each in counts) == sorted(
+        [(TOPIC, bucket, 1), (TOPIC, 4, 1)]
+    )
+    every = await outbox(store).unread("new", (TOPIC, other))
+    assert sum(each.count for each in every) == 4
 
 
 async def test_dead_reader_loses_its_buckets(store: Store, clock: ManualClock) -> None:

@@ -108,7 +108,10 @@ async def test_operator_retries_or_discards_failed_events(store: Store, clock: M
     assert await outbox(store).amend_events(["3"], "discard") == ["3"]
     assert await relay.read() == []
     gone = await stored(store, "3")
-    assert (gone.status, gone.sent_at) == ("discarded", floor(clock.now()))
+    assert (gone.status, gone.sent_at, gone.error) == ("discarded", floor(clock.now()), "no")
+    await relay.turn(refused={"1": "no"})
+    assert await outbox(store).amend_events(["1"], "discard", "sent by hand") == ["1"]
+    assert (await stored(store, "1")).error == "sent by hand"
 
 
 async def test_topics_can_be_skipped(store: Store) -> None:

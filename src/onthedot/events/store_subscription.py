@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf
@@ -85,7 +86,9 @@ class StoreSubscription:
         self._is_behind = False  # the last read passed over a long part of the log, and may not have reached its end
         self._is_closed = False
         self._wakeup = WakeUp(clock)
-        self._ignore_hints = self._session.on_hint(self._wakeup.set)
+        self._has_hint = True  # it has not looked yet
+        self._next_look = 0.0  # ms, without a hint
+        self._ignore_hints = self._session.on_hint(self._on_hint)
 
     @property
     def buffered(self) -> int:
@@ -95,42 +98,62 @@ class StoreSubscription:
     # -- reading
 
     async def read(self, limit: int, timeout: float) -> Sequence[BusRecord]:
-        deadline = self._clock.now() + timeout * 1000
+        """The timeout goes by the event loop and not by the clock: with a manual one it would be an alarm."""
+        deadline = asyncio.get_running_loop().time() + timeout
         while not self._is_closed:
             self._wakeup.clear()  # clear, then look: no hint is lost
             await self._keep_membership()
             records = self._take(limit)
-            if not records:
+            if not records and self._may_have_more():
                 while not await self._fetch():
                     await self._keep_membership()
                 records = self._take(limit)
-            left = deadline - self._clock.now()
+            left = deadline - asyncio.get_running_loop().time()
             if records or left <= 0:
                 return records
-            if self._is_behind:
-                continue
-            wait = min(left, self._time_to_next_look())
-            await self._wakeup.wait(None if wait == inf else wait)
+            if not self._is_behind:
+                await self._wait_for_hint(left)
         return ()
 
-    def _time_to_next_look(self) -> float:
+    def _may_have_more(self) -> bool:
+        """Whether a look at the log could find something: without a hint, it is looked at now and then."""
         if not self._polls:
-            return inf
-        return _POLL_WITH_HINTS if self._session.is_listening else _POLL
+            return True
+        return self._has_hint or self._is_behind or self._clock.now() >= self._next_look
+
+    async def _wait_for_hint(self, seconds: float) -> None:
+        """Until a hint, or the time for a look without one; at most so many seconds."""
+        timer = None
+        if seconds != inf:
+            timer = asyncio.get_running_loop().call_later(seconds, self._wakeup.set)
+        try:
+            await self._wakeup.wait(max(0.0, self._next_look - self._clock.now()) if self._polls else None)
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _on_hint(self) -> None:
+        self._has_hint = True
+        self._wakeup.set()
 
     async def _keep_membership(self) -> None:
         session = await self._session.ready()
         if session != self._joined:
             await self._revoke(list(self._buckets))
             self._joined = session
+            self._has_hint = True
 
     async def _fetch(self) -> bool:
         """False: the session is over, and another one takes its place."""
+        self._has_hint = False
+        self._next_look = 0.0  # if it fails, at once
         page = await self._outbox.read_log(self._group, self._joined, self._topics, self._positions(), _PAGE)
         if not page.alive:
             await self._session.replace(self._joined)
             return False
-        await self._revoke([bucket for bucket in self._buckets if bucket not in page.buckets])
+        self._next_look = self._clock.now() + (_POLL_WITH_HINTS if self._session.is_listening else _POLL)
+        lost = [bucket for bucket in self._buckets if bucket not in page.buckets]
+        await self._revoke(lost)
         longest = 0
         for bucket, position in page.buckets.items():
             known = self._buckets.setdefault(bucket, _Bucket())
@@ -141,6 +164,8 @@ class StoreSubscription:
         for stored in page.events:
             self._buffer(self._to_record(stored))
         await self._commit_skipped()
+        if lost:
+            return await self._fetch()  # others get these buckets when they are not named any more
         return True
 
     def _positions(self) -> dict[int, int]:
@@ -175,12 +200,12 @@ class StoreSubscription:
         if not buckets:
             return
         partitions = [TopicPartition(topic, bucket) for topic in self._topics for bucket in buckets]
+        await self._on_revoked(partitions)  # first: what is done can still be committed, if the session lives
         for partition in partitions:
             self._buffers.pop(partition, None)
             self._paused.discard(partition)
         for bucket in buckets:
             del self._buckets[bucket]
-        await self._on_revoked(partitions)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         self._paused.update(partitions)
@@ -223,14 +248,10 @@ class StoreSubscription:
 
     async def lag(self) -> Mapping[TopicPartition, int]:
         lag = {TopicPartition(topic, bucket): 0 for topic in self._topics for bucket in self._buckets}
-        for number, bucket in self._buckets.items():
-            for place in bucket.open:
-                lag[TopicPartition(place.topic, number)] += 1
-        after = {number: bucket.read_to for number, bucket in self._buckets.items()}
-        page = await self._outbox.read_log(self._group, self._joined, self._topics, after, _PAGE)
-        for stored in page.events:
-            partition = TopicPartition(stored.event.topic, stored.event.bucket)
-            lag[partition] = lag.get(partition, 0) + 1
+        for unread in await self._outbox.unread(self._group, self._topics):
+            partition = TopicPartition(unread.topic, unread.bucket)
+            if partition in lag:
+                lag[partition] = unread.count
         return lag
 
     async def close(self) -> None:

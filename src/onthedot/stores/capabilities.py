@@ -22,6 +22,7 @@ from onthedot.stores.contract import (
     Outcome,
     RelayRequest,
     RelayResult,
+    UnreadCount,
     Verdict,
 )
 
@@ -108,9 +109,12 @@ class Outbox(Protocol):
     ) -> LogPage:
         """Events of the topics in the log, of the buckets that the session owns in its group.
 
-        It joins the group and gets its share of the buckets as a relay does; what exceeds it is given back at once. It
-        reads on after these positions; a bucket that is not named is read from the group's committed position. The
-        log of a bucket has no gaps for a reader: a position is visible after all lower ones.
+        It joins the group and gets its share of the buckets as a relay does. It reads on after these positions; a
+        bucket that is not named is read from the group's committed position. The log of a bucket has no gaps for a
+        reader: a position is visible after all lower ones.
+
+        A bucket that exceeds its share is missing in the answer. If it was named, the session keeps it until the next
+        call, so that it can commit what is done; otherwise it is given back at once.
         """
         ...
 
@@ -149,8 +153,17 @@ class Outbox(Protocol):
         """In order of arrival."""
         ...
 
-    async def amend_events(self, ids: Sequence[str], action: Literal["retry", "discard"]) -> Sequence[str]:
-        """Failed events become pending again, or discarded; their keys are free. The answer has the ids amended."""
+    async def unread(self, group: str, topics: Sequence[str]) -> Sequence[UnreadCount]:
+        """The events of the topics in the log that a group has not committed; nothing where there are none."""
+        ...
+
+    async def amend_events(
+        self, ids: Sequence[str], action: Literal["retry", "discard"], reason: str = ""
+    ) -> Sequence[str]:
+        """Failed events become pending again, or discarded; their keys are free. The answer has the ids amended.
+
+        reason: of a discard; it replaces the error, unless it is empty
+        """
         ...
 
     async def find_events(self, where: Mapping[str, str], after: int, limit: int) -> Sequence[OutboxEvent]:

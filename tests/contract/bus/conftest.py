@@ -10,8 +10,13 @@ from typing import Any
 
 import pytest
 
+from onthedot.clock.system import SystemClock
+from onthedot.stores import connect
+from onthedot.stores.memory import MemoryStore
+from onthedot.stores.sqlite import SqliteStore
 from tests.contract.bus import BusHouse, BusServer
 from tests.contract.bus.kafka_server import KafkaServer
+from tests.contract.bus.store_server import StoreServer
 
 _NUMBERS = count(1)
 
@@ -20,7 +25,30 @@ def _on_kafka(request: pytest.FixtureRequest) -> BusServer:
     return KafkaServer(request.getfixturevalue("kafka"))
 
 
-KINDS: dict[str, Callable[[pytest.FixtureRequest], BusServer]] = {"kafka": _on_kafka}
+def _on_memory(_: pytest.FixtureRequest) -> BusServer:
+    store = MemoryStore(SystemClock())
+    return StoreServer(lambda: store)
+
+
+def _on_sqlite(request: pytest.FixtureRequest) -> BusServer:
+    path = request.getfixturevalue("tmp_path") / "bus.db"
+    return StoreServer(lambda: SqliteStore(path, SystemClock()))
+
+
+def _on_postgres(request: pytest.FixtureRequest) -> BusServer:
+    service = request.getfixturevalue("postgres")
+    app = service.new_app()
+    request.addfinalizer(lambda: service.clean(app))
+    url = service.url
+    return StoreServer(lambda: connect(url, SystemClock(), app))
+
+
+KINDS: dict[str, Callable[[pytest.FixtureRequest], BusServer]] = {
+    "kafka": _on_kafka,
+    "memory": _on_memory,
+    "sqlite": _on_sqlite,
+    "postgres": _on_postgres,
+}
 
 
 @pytest.fixture(params=[pytest.param(kind, marks=pytest.mark.once) for kind in KINDS])

@@ -70,6 +70,7 @@ from onthedot.stores.contract.events import (
     RelayRequest as RelayRequest,
     RelayResult as RelayResult,
     TopicState as TopicState,
+    UnreadCount as UnreadCount,
 )
 from onthedot.stores.contract.journal import Note as Note, NoteKind as NoteKind
 from onthedot.stores.contract.limits import Limit as Limit

@@ -81,6 +81,14 @@ class LogPage(Struct, frozen=True):
     buckets: Mapping[int, int] = {}  # that the session owns → the position up to which it has read now
 
 
+class UnreadCount(Struct, frozen=True):
+    """Events of a topic in the log of a bucket that a group has not committed."""
+
+    topic: str
+    bucket: int
+    count: int
+
+
 class Arrival(Struct, frozen=True, gc=False):
     """A result event that a resume handle may count."""
 

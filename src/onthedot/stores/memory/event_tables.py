@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import merge
 from typing import Literal
@@ -18,6 +19,7 @@ from onthedot.stores.contract import (
     OutboxEvent,
     OutboxState,
     TopicState,
+    UnreadCount,
 )
 from onthedot.stores.rules.filters import check_event_filters, event_fits
 from onthedot.stores.rules.outbox import as_seen, is_over
@@ -102,7 +104,7 @@ class MemoryEventTables:
             found.append(stored)
         return found
 
-    def amend(self, ids: Sequence[str], action: Literal["retry", "discard"]) -> list[str]:
+    def amend(self, ids: Sequence[str], action: Literal["retry", "discard"], reason: str) -> list[str]:
         amended: list[str] = []
         for event_id in dict.fromkeys(ids):
             stored = self._by_seq.get(self._seqs.get(event_id, 0))
@@ -113,7 +115,9 @@ class MemoryEventTables:
                 self._by_seq[stored.seq] = replace(stored, status="pending", error="")
                 self._requeue(stored)
             else:
-                self._by_seq[stored.seq] = replace(stored, status="discarded", sent_at=int(self.now))
+                self._by_seq[stored.seq] = replace(
+                    stored, status="discarded", sent_at=int(self.now), error=reason or stored.error
+                )
             amended.append(event_id)
         return amended
 
@@ -233,6 +237,16 @@ class MemoryEventTables:
     def _lag(self, group: str) -> int:
         committed = self._committed.get(group, {})
         return sum(position > committed.get(bucket, 0) for bucket in self._log for position in self._log[bucket])
+
+    def unread(self, group: str, topics: Collection[str]) -> list[UnreadCount]:
+        committed = self._committed.get(group, {})
+        counts: Counter[tuple[str, int]] = Counter()
+        for bucket, log in self._log.items():
+            for position, seq in log.items():
+                topic = self._by_seq[seq].event.topic
+                if position > committed.get(bucket, 0) and topic in topics:
+                    counts[topic, bucket] += 1
+        return [UnreadCount(topic, bucket, count) for (topic, bucket), count in sorted(counts.items())]
 
     # -- retention
 

@@ -18,6 +18,7 @@ from onthedot.stores.contract import (
     OutboxState,
     RelayRequest,
     RelayResult,
+    UnreadCount,
 )
 from onthedot.stores.memory.tables import MemoryTables
 from onthedot.stores.rules import outbox as outbox_rules
@@ -79,9 +80,11 @@ class MemoryOutbox:
         with self._event_call() as tables:
             return outbox_rules.create_handle(tables, handle, tasks)
 
-    async def amend_events(self, ids: Sequence[str], action: Literal["retry", "discard"]) -> Sequence[str]:
+    async def amend_events(
+        self, ids: Sequence[str], action: Literal["retry", "discard"], reason: str = ""
+    ) -> Sequence[str]:
         with self._event_call() as tables:
-            amended = tables.events.amend(ids, action)
+            amended = tables.events.amend(ids, action, reason)
             tables.notifications.events = tables.notifications.events or bool(amended)
             return amended
 
@@ -104,6 +107,10 @@ class MemoryOutbox:
     async def find_events(self, where: Mapping[str, str], after: int, limit: int) -> Sequence[OutboxEvent]:
         with self._lock:
             return self._tables.events.find(where, after, limit)
+
+    async def unread(self, group: str, topics: Sequence[str]) -> Sequence[UnreadCount]:
+        with self._lock:
+            return self._tables.events.unread(group, topics)
 
     async def outbox_state(self) -> OutboxState:
         with self._lock:

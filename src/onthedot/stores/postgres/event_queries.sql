@@ -81,6 +81,13 @@ FROM onthedot.event_bucket AS b LEFT JOIN onthedot.event_member AS m
     ON m.app = b.app AND m.consumer_group = b.consumer_group AND m.session = b.session
 WHERE b.app = {app_id};
 
+-- name: unread
+-- The events of topics in the log that a group has not committed, per topic and bucket.
+SELECT e.topic, e.bucket, count(*) AS number FROM onthedot.event_outbox AS e LEFT JOIN onthedot.event_bucket AS b
+    ON b.app = e.app AND b.consumer_group = $2 AND b.bucket = e.bucket
+WHERE e.app = {app_id} AND e.position > coalesce(b.position, 0) AND e.topic = ANY ($3::text[])
+GROUP BY e.topic, e.bucket ORDER BY e.topic, e.bucket;
+
 -- name: handle_states
 -- The number of resume handles per status.
 SELECT CASE WHEN status = 'pending' AND expires_at <= onthedot.now_v1($2) THEN 'expired' ELSE status END AS status,

@@ -19,6 +19,7 @@ from onthedot.stores.contract import (
     RelayRequest,
     RelayResult,
     TopicState,
+    UnreadCount,
 )
 from onthedot.stores.postgres import events as event_json, protocol, transactions
 from onthedot.stores.postgres.connections import PostgresConnections
@@ -89,8 +90,11 @@ class PostgresOutbox(ABC):
         request = self._request(group=group, session=session, positions=positions)
         await self.connections.events.row(SQL["commit_positions"], request)
 
-    async def amend_events(self, ids: Sequence[str], action: Literal["retry", "discard"]) -> Sequence[str]:
-        row = await self.connections.add.row(SQL["amend_events"], self._request(ids=ids, action=action))
+    async def amend_events(
+        self, ids: Sequence[str], action: Literal["retry", "discard"], reason: str = ""
+    ) -> Sequence[str]:
+        request = self._request(ids=ids, action=action, reason=reason)
+        row = await self.connections.add.row(SQL["amend_events"], request)
         self._notify(decode_notification(row["notification"]))
         amended: Sequence[str] = row["amended"]
         return amended
@@ -172,6 +176,10 @@ class PostgresOutbox(ABC):
         filters = [where.get(name) for name in EVENT_FILTERS]
         rows = await self.connections.reads.rows(SQL[query], self._name, after, limit, *filters)
         return [event_json.to_outbox_event(row) for row in rows]
+
+    async def unread(self, group: str, topics: Sequence[str]) -> Sequence[UnreadCount]:
+        rows = await self.connections.reads.rows(SQL["unread"], self._name, group, list(topics))
+        return [UnreadCount(row["topic"], row["bucket"], row["number"]) for row in rows]
 
     async def outbox_state(self) -> OutboxState:
         reads = self.connections.reads

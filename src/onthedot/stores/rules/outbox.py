@@ -88,8 +88,8 @@ def _share(tables: OutboxTables, group: str, session: str, busy: Collection[int]
 def read_log(
     tables: OutboxTables, group: str, session: str, topics: Collection[str], after: Mapping[int, int], limit: int
 ) -> LogPage:
-    """Every owned bucket may fill an equal part of the page."""
-    share = _share(tables, group, session, busy=())
+    """Every bucket may fill an equal part of the page, except those that are given back when they are not named."""
+    share = _share(tables, group, session, busy=after)
     if share is None:
         return LogPage(alive=False)
     committed = tables.events.committed(group)

@@ -61,7 +61,7 @@ SELECT seq FROM onthedot_event_outbox WHERE app = ? AND id = ? AND status = 'fai
 UPDATE onthedot_event_outbox SET status = 'pending', error = '' WHERE seq = ?;
 
 -- name: discard_event
-UPDATE onthedot_event_outbox SET status = 'discarded', sent_at = ? WHERE seq = ?;
+UPDATE onthedot_event_outbox SET status = 'discarded', sent_at = ?1, error = iif(?2 = '', error, ?2) WHERE seq = ?3;
 
 -- name: members_of_group
 SELECT session FROM onthedot_event_member WHERE app = ? AND consumer_group = ?;
@@ -195,6 +195,13 @@ SELECT consumer_group, sum((
     SELECT count(*) FROM onthedot_event_outbox AS event
     WHERE event.app = owned.app AND event.bucket = owned.bucket AND event.position > owned.position
 )) FROM onthedot_event_bucket AS owned WHERE app = ? AND consumer_group != ? GROUP BY consumer_group;
+
+-- name: unread
+SELECT event.topic, event.bucket, count(*) FROM onthedot_event_outbox AS event LEFT JOIN onthedot_event_bucket AS owned
+    ON owned.app = event.app AND owned.consumer_group = :group AND owned.bucket = event.bucket
+WHERE event.app = :app AND event.position > coalesce(owned.position, 0)
+    AND event.topic IN (SELECT value FROM json_each(:topics))
+GROUP BY event.topic, event.bucket ORDER BY event.topic, event.bucket;
 
 -- name: handle_counts
 SELECT iif(status = 'pending' AND expires_at <= ?, 'expired', status) AS seen, count(*)

@@ -17,11 +17,12 @@ from onthedot.stores.contract import (
     OutboxEvent,
     OutboxState,
     TopicState,
+    UnreadCount,
 )
 from onthedot.stores.rules.filters import EVENT_FILTERS, check_event_filters
 from onthedot.stores.rules.outbox import as_seen
 from onthedot.stores.sqlite.queries import SQL
-from onthedot.stores.sqlite.rows import to_event, to_handle
+from onthedot.stores.sqlite.rows import json_list, to_event, to_handle
 
 _BY_STATUS = {"pending": "find_pending_events", "failed": "find_failed_events"}  # they have an index
 
@@ -45,6 +46,10 @@ class SqliteEventReads:
 
     def arrivals(self, correlation_id: str) -> list[Arrival]:
         return [Arrival(*row) for row in self._db.execute(SQL["arrivals"], (self._app, correlation_id))]
+
+    def unread(self, group: str, topics: Sequence[str]) -> list[UnreadCount]:
+        wanted = {"app": self._app, "group": group, "topics": json_list(list(topics))}
+        return [UnreadCount(*row) for row in self._db.execute(SQL["unread"], wanted)]
 
     def state(self, now: float) -> OutboxState:
         with self._snapshot():

@@ -87,7 +87,7 @@ class SqliteEventTables:
             if len(rows) < page:
                 return
 
-    def amend(self, ids: Sequence[str], action: Literal["retry", "discard"]) -> list[str]:
+    def amend(self, ids: Sequence[str], action: Literal["retry", "discard"], reason: str) -> list[str]:
         failed: dict[str, int] = {}
         for event_id in ids:
             for (seq,) in self._run(SQL["failed_seq"], (self._app, event_id)):
@@ -95,7 +95,7 @@ class SqliteEventTables:
         if action == "retry":
             self.db.executemany(SQL["retry_event"], [(seq,) for seq in failed.values()])
         else:
-            self.db.executemany(SQL["discard_event"], [(int(self.now), seq) for seq in failed.values()])
+            self.db.executemany(SQL["discard_event"], [(int(self.now), reason, seq) for seq in failed.values()])
             self._retain("event", list(failed.values()))
         return list(failed)
 

@@ -15,6 +15,7 @@ from onthedot.stores.contract import (
     OutboxState,
     RelayRequest,
     RelayResult,
+    UnreadCount,
 )
 from onthedot.stores.rules import outbox as outbox_rules
 from onthedot.stores.sqlite.event_retention import purge_events
@@ -92,9 +93,11 @@ class SqliteOutbox:
     async def create_handle(self, handle: HandleRecord, tasks: Sequence[NewTask] = ()) -> HandleRecord:
         return await self._write(lambda tables: outbox_rules.create_handle(tables, handle, tasks), is_add=True)
 
-    async def amend_events(self, ids: Sequence[str], action: Literal["retry", "discard"]) -> Sequence[str]:
+    async def amend_events(
+        self, ids: Sequence[str], action: Literal["retry", "discard"], reason: str = ""
+    ) -> Sequence[str]:
         def write(tables: SqliteTables) -> list[str]:
-            amended = tables.events.amend(ids, action)
+            amended = tables.events.amend(ids, action, reason)
             tables.notifications.events = tables.notifications.events or bool(amended)
             return amended
 
@@ -113,6 +116,9 @@ class SqliteOutbox:
 
     async def find_events(self, where: Mapping[str, str], after: int, limit: int) -> Sequence[OutboxEvent]:
         return await self.read(lambda reads: reads.events.find(where, after, limit))
+
+    async def unread(self, group: str, topics: Sequence[str]) -> Sequence[UnreadCount]:
+        return await self.read(lambda reads: reads.events.unread(group, topics))
 
     async def outbox_state(self) -> OutboxState:
         return await self.read(lambda reads: reads.events.state(reads.now))

@@ -56,7 +56,7 @@ END $$;
 -- name: read_log_v1
 -- {"app", "now", "group", "session", "topics", "after": {bucket: position}, "limit"} → whether the session lives; the
 -- buckets that it owns and the positions up to which it has read; events: see `outbox_events_v1`. Every bucket may fill
--- an equal part of the limit.
+-- an equal part of the limit. Buckets above its share are given back when `after` does not name them.
 CREATE FUNCTION read_log_v1(
     _request json, OUT alive boolean, OUT owned smallint[], OUT reached bigint[], OUT seqs bigint[], OUT ids text[],
     OUT topics text[], OUT keys text[], OUT buckets smallint[], OUT types text[], OUT versions integer[],
@@ -77,7 +77,8 @@ BEGIN
     _woken := reap_overdue_v1(_app, now_v1(_asked.now));
     alive := EXISTS (SELECT FROM session WHERE app = _app AND name = _asked.session AND role = 'worker')
         AND join_group_v1(_app, _asked."group", _asked.session);
-    SELECT * INTO _share FROM share_v1(_app, _asked."group", _asked.session, '{}') WHERE alive;
+    SELECT * INTO _share FROM share_v1(_app, _asked."group", _asked.session,
+        ARRAY(SELECT json_object_keys(_asked.after)::smallint)) WHERE alive;
     notification := json_strip_nulls(
         json_build_object('sources', _woken, 'events', nullif(coalesce(_share.released, false), false)));
     IF NOT alive THEN

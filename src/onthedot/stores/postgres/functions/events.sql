@@ -130,7 +130,8 @@ BEGIN
 END $$;
 
 -- name: amend_events_v1
--- {"app", "now", "ids", "action": "retry" or "discard"} → the ids of failed events that are pending again or discarded.
+-- {"app", "now", "ids", "action": "retry" or "discard", "reason"} → the ids of failed events that are pending again or
+-- discarded. A reason replaces the error of those that are discarded.
 CREATE FUNCTION amend_events_v1(_request json, OUT amended text[], OUT notification json) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_request ->> 'app');
@@ -142,7 +143,8 @@ DECLARE
 BEGIN
     WITH changed AS (
         UPDATE event_outbox SET status = CASE WHEN _discards THEN 'discarded' ELSE 'pending' END,
-            sent_at = CASE WHEN _discards THEN _at END, error = CASE WHEN _discards THEN error ELSE '' END
+            sent_at = CASE WHEN _discards THEN _at END,
+            error = CASE WHEN _discards THEN coalesce(nullif(_request ->> 'reason', ''), error) ELSE '' END
         WHERE seq = ANY (_seqs) RETURNING id
     )
     SELECT coalesce(array_agg(id ORDER BY array_position(_ids, id::text)), '{}') INTO amended FROM changed;
