@@ -60,6 +60,7 @@ TWINS = [
 """Classes for sync code, which are described by those for async code."""
 
 FOR_THE_LIBRARY = {
+    "AgentRegistry": ("listen",),
     "Call": ("check_single", "decode_result", "origin", "related", "single_task"),
     "BatchPolicy": ("sizes",),
     "CronSchedule": ("in_zone",),

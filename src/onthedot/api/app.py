@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 from weakref import WeakSet
 
+from onthedot.api.agents import AppAgents
 from onthedot.api.app_handles import AppHandles
 from onthedot.api.app_lifecycle import AppLifecycle
 from onthedot.api.app_shortcuts import AppShortcuts
@@ -27,6 +28,7 @@ from onthedot.definitions.consumers import BaseTaskConsumer
 from onthedot.definitions.registry import DefinitionRegistry
 from onthedot.engine.runner import Around
 from onthedot.errors import BadSchedule, DeclarationError, SchedulerStateError
+from onthedot.events.agent_registry import AgentRegistry, check_registry
 from onthedot.events.settings import Events, Kafka, as_events
 from onthedot.executors.contract import Executor
 from onthedot.flows.calls import Call
@@ -73,7 +75,7 @@ class _Decorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
 
 
-class App(AppBatches, AppEvents, AppHandles, AppLifecycle, AppShortcuts, Generic[S]):
+class App(AppAgents, AppBatches, AppEvents, AppHandles, AppLifecycle, AppShortcuts, Generic[S]):
     """Declares tasks, adds them to a store and runs them.
 
     `operations` finds and changes tasks of all processes, `schedules` their schedules; `sync` has both for sync code.
@@ -101,6 +103,7 @@ class App(AppBatches, AppEvents, AppHandles, AppLifecycle, AppShortcuts, Generic
         caps: The largest size of arguments and results.
         events: How events are published and received: `Events`, `Kafka` or its URL, such as ``kafka://host:9092``; by
             default ``$ONTHEDOT_BUS``, else the store is the bus.
+        agents: Agents that it runs, if it shares them with other apps; by default it has a registry of its own.
         logger: Takes all log lines of the app, instead of the loggers ``onthedot.…``.
 
     >>> app = App("shop", store="memory://")
@@ -134,6 +137,7 @@ class App(AppBatches, AppEvents, AppHandles, AppLifecycle, AppShortcuts, Generic
         executors: Mapping[str, Executor] | None = None,
         caps: Caps = _DEFAULT_CAPS,
         events: Events | Kafka | str | None = None,
+        agents: AgentRegistry | None = None,
         logger: logging.Logger | None = None,
     ) -> None:
         self.name: str = check_name(name, "name of the app")
@@ -168,6 +172,8 @@ class App(AppBatches, AppEvents, AppHandles, AppLifecycle, AppShortcuts, Generic
         self.sync: SyncOperations = SyncOperations(
             self._portal, SyncSchedules(self.runtime), self._batch_setup, self._events
         )
+        self.agents = AgentRegistry() if agents is None else check_registry(agents)
+        self.agents.listen(self.runtime.agents)
         open_apps.add(self)
 
     if not TYPE_CHECKING:  # type checkers refuse the name themselves

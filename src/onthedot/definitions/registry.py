@@ -48,8 +48,8 @@ class DefinitionRegistry:
         self.consumers: dict[str, ConsumerDefinition] = {}  # those of `replace_consumers`
         self.tz: Zone = tz
         self.before_register: Callable[[Source], None] | None = None  # the runtime's; it may refuse by raising
-        self._defaults: TaskOptions = defaults or {}
-        self.default_options: ResolvedOptions = resolve("App(defaults=…)", self._defaults)
+        self.defaults: TaskOptions = defaults or {}
+        self.default_options: ResolvedOptions = resolve("App(defaults=…)", self.defaults)
         self._caps = caps
         self._executors = (*BUILT_IN, *executors)
         self._remotes: dict[str, RemoteDefinition] = {}
@@ -74,7 +74,7 @@ class DefinitionRegistry:
         if isinstance(aliases, str):
             raise DeclarationError(f"{where}: aliases must be a list of names, not the string {aliases!r}")
         names = [_checked(each, where) for each in (own_name, *aliases)]
-        resolved = resolve(where, self._defaults, options)
+        resolved = resolve(where, self.defaults, options)
         self._check_executor(resolved, where)
         try:
             definition = FunctionDefinition(self.owner, function, own_name, resolved, self._caps)
@@ -92,13 +92,24 @@ class DefinitionRegistry:
         """
         self._register(source, names, self._locations[of.name], None, own_slots)
 
+    def agent(self, source: Source, names: list[str], location: str) -> None:
+        """Adds the source of an agent. names: the first is its own."""
+        self._check_executor(source.options, f"agent {source.name!r}")
+        self._register(source, names, location, None)
+
+    def remove_agent(self, names: Iterable[str]) -> None:
+        """Forgets the source of an agent; its names are free."""
+        for name in names:
+            self._locations.pop(name, None)
+            self.sources.remove(name)
+
     def consumer(self, consumer: BaseTaskConsumer) -> None:
         if isinstance(consumer, type) or not isinstance(consumer, BaseTaskConsumer):
             raise DeclarationError(f"app.register() takes a consumer instance, not {consumer!r}")
         location = _location(type(consumer))
         where = f"consumer {type(consumer).__name__} ({location})"
         name = _checked(consumer.name, where)
-        definition = ConsumerDefinition(consumer, self._defaults, self.owner)
+        definition = ConsumerDefinition(consumer, self.defaults, self.owner)
         self._check_executor(definition.options, where)
         self._register(definition, [name], location, definition.schedule_definition(self.tz))
 
@@ -141,7 +152,7 @@ class DefinitionRegistry:
         if known is None:
             if len(self._remotes) >= _MAX_REMOTES:
                 self._remotes.clear()
-            options = resolve(f"task {name!r}", self._defaults)
+            options = resolve(f"task {name!r}", self.defaults)
             known = self._remotes[name] = RemoteDefinition(self.owner, name, options)
         return known
 

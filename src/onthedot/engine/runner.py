@@ -315,8 +315,8 @@ class Runner:
 
     def _classified(self, run: Run, error: BaseException) -> Outcome:
         options = run.source.options
-        if run.remote_error is not None and run.remote_error[0] is error:
-            outcome: Outcome = replace(run.remote_error[1], lease=run.lease)  # the lease may have been adopted since
+        if run.classified is not None and run.classified[0] is error:
+            outcome: Outcome = replace(run.classified[1], lease=run.lease)  # the lease may have been adopted since
         else:
             outcome, error = outcome_for_error(error, run.record, run.lease, options, self.random)
         self.observer.error_classified(run.record, error, outcome, options.retries_for(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from random import Random
 
 from onthedot.clock.protocol import Clock
@@ -175,6 +175,14 @@ class Worker:
         """Looks at definitions and at every source again in the next turn, which begins now."""
         self._maintenance.mark_definitions_changed()
         self._slots.refresh()
+        self.wakeup.set()
+
+    def wake_later(self, sources: Collection[str], ms: float) -> None:
+        """Looks at these sources again after so many milliseconds, which they had no capacity for. From any thread."""
+        self.wakeup.call_soon(lambda: self._clock.call_later(ms, lambda: self._wake(sources)))
+
+    def _wake(self, sources: Collection[str]) -> None:
+        self._slots.wake(sources)
         self.wakeup.set()
 
     def watch_turns(self, on_turn: Callable[[], object]) -> None:

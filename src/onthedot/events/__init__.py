@@ -1,7 +1,10 @@
 """Events: an outbox in the store, a relay to the bus, agents that handle events, and waits for their results."""
 
+from onthedot.events.agent_registry import AgentRegistry
+from onthedot.events.agents import BaseAgent, agent
+from onthedot.events.classification import classify
 from onthedot.events.event import Event
 from onthedot.events.settings import Events, Kafka
 from onthedot.model.event_origin import event_id
 
-__all__ = ["Event", "Events", "Kafka", "event_id"]
+__all__ = ["AgentRegistry", "BaseAgent", "Event", "Events", "Kafka", "agent", "classify", "event_id"]

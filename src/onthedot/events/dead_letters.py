@@ -122,9 +122,16 @@ def replay_number(message: BusMessage) -> int:
     return _whole_number(dict(message.headers).get(REPLAY, b"").decode(errors="replace")) or 0
 
 
+def replayed_for(message: BusMessage) -> str:
+    """The agent that failed; it alone handles the replay. Empty: every agent does."""
+    return dict(message.headers).get(_AGENT, b"").decode(errors="backslashreplace")
+
+
 def replayed(message: BusMessage, number: int) -> BusMessage:
-    """The original message of a dead letter, marked as a replay: with this number it runs again."""
+    """The original message of a dead letter, marked as a replay: with this number the agent that failed handles it."""
     headers = [(name, value) for name, value in _original(message.headers) if name != REPLAY]
+    if agent := dict(message.headers).get(_AGENT):
+        headers.append((_AGENT, agent))
     return BusMessage(message.key, message.value, (*headers, (REPLAY, str(number).encode())))
 
 

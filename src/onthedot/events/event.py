@@ -262,6 +262,12 @@ def with_payload(event: Event[Any], payload: Q) -> Event[Q]:
     return _event_of_fields(_fields_of(event) | {"payload": payload})
 
 
+def with_origin(event: Event[Q], *, correlation_id: str, causation_id: str, retries: int) -> Event[Q]:
+    """The same event, with what it takes over from the event that is handled."""
+    origin = {"correlation_id": correlation_id, "causation_id": causation_id, "retries": retries}
+    return _event_of_fields(_fields_of(event) | origin)
+
+
 def _fields_of(event: Event[Any]) -> dict[str, Any]:
     return {field.name: getattr(event, field.name) for field in fields(event)}
 

@@ -88,8 +88,8 @@ class RunState(Struct, eq=False):
     on_begin: Callable[[], object] | None = None  # starts the timeout, if the executor queues the call first
     spawned: list[NewTask] | None = None
     published: list[NewEvent] | None = None
-    remote_error: tuple[BaseException, Requeued | Ended] | None = None
-    """The error of another process, and the outcome that was decided there, where the class of the error is known."""
+    classified: tuple[BaseException, Requeued | Ended] | None = None
+    """An error, and the outcome that was decided where its class is known: in another process, or by an agent."""
     durable: DurableRunProtocol | None = None  # None: it has used no step and no wait
     stream: StreamRunProtocol | None = None  # None: its function is no async generator
     arguments: Mapping[str, Any] = MappingProxyType({})  # until the body is decoded

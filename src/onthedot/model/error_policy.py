@@ -32,6 +32,12 @@ def outcome_for_error(
         return failed_outcome(broken, record, lease, options), broken
 
 
+def is_own_end(error: BaseException, record: Record) -> bool:
+    """Whether the error ends its task in a way that no classification changes: a cancel of the task, a lost lease, or
+    saved steps that the code does not have any more."""
+    return is_a(error, StepChanged) or (is_a(error, TaskCancelled) and error.task == record.uuid)
+
+
 def classify_error(
     error: BaseException, record: Record, lease: Lease, options: ResolvedOptions, random: randomness.Random
 ) -> Outcome:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from onthedot.clock.protocol import Clock
+from onthedot.codec.task_failure import TaskFailure
 from onthedot.observability.events import Observer
 from onthedot.observability.safe_logger import SafeLogger
 from onthedot.stores.contract import OutboxEvent
@@ -41,6 +44,18 @@ class EventLines(Observer):
         self.events.warning(
             "[topic] %s not available, next try in %.0f s: %s", topic, seconds, error, extra={"topic": topic}
         )
+
+    def agent_started(self, agent: str, topics: Sequence[str]) -> None:
+        self.events.info("Agent started: %s on %s", agent, ", ".join(topics), extra={"agent": agent})
+
+    def agent_throttled(self, agent: str, seconds: float) -> None:
+        self.events.warning("[throttled] agent %s: %.1f s", agent, seconds, extra={"agent": agent})
+
+    def event_dead(self, event: str, agent: str, failure: TaskFailure) -> None:
+        self.events.error(
+            "[dead] event %s of %s: %s: %s", event, agent, failure.type or "no error", failure.message,
+            extra={"event": event, "agent": agent},
+        )  # fmt: skip
 
     def bus_failed(self, operation: str, error: Exception) -> None:
         now = self._bus_clock.now()

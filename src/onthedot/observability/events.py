@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeAlias
 
+from onthedot.codec.task_failure import TaskFailure
 from onthedot.stores.contract import NewTask, OutboxEvent, Outcome, Record, StoreIdentity, Verdict
 
 
@@ -130,6 +131,18 @@ class Observer:
 
     def topic_unavailable(self, topic: str, seconds: float, error: Exception) -> None:
         """Events of the topic wait so many seconds; those of other topics are sent."""
+
+    def agent_started(self, agent: str, topics: Sequence[str]) -> None:
+        """The subscription of an agent reads these topics from now on."""
+
+    def agent_throttled(self, agent: str, seconds: float) -> None:
+        """Another side asks an agent to wait: this process starts none of its tasks for so long."""
+
+    def events_received(self, agent: str, outcome: Literal["skipped", "duplicate"], count: int) -> None:
+        """Records that have made no task: others are for another agent, or copies."""
+
+    def event_dead(self, event: str, agent: str, failure: TaskFailure) -> None:
+        """An agent could not handle an event: its dead letter is written with the end of its task."""
 
     def bus_failed(self, operation: str, error: Exception) -> None:
         """The bus does not answer, and the operation goes on or is repeated. Called about once per second."""

@@ -40,6 +40,7 @@ from onthedot.observability.events import Observer, Observers
 from onthedot.observability.logs import LogObserver
 from onthedot.operations.limits import CodeDefinitions
 from onthedot.operations.operations import NO_CODE
+from onthedot.runtime.agents import RuntimeAgents
 from onthedot.runtime.background_process import BackgroundProcess, require_importable
 from onthedot.runtime.components import new_components
 from onthedot.runtime.config import RuntimeConfig
@@ -79,6 +80,7 @@ class Runtime:
         self.batch_worker: BatchWorker | None = None  # for the coordinators that the worker runs
         self.executors: Mapping[str, Executor] = {}  # of the worker, by name
         self.event_signals: EventSignals = EventSignals()
+        self.agents: RuntimeAgents = RuntimeAgents(self)
         self.middleware: list[Around] = []  # the first is the outermost
         self.state: object = None  # what lifespan() yielded
         self.lifespan_entered: bool = False

@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from onthedot.batches.coordinator import BatchWorker
-from onthedot.engine.config import WorkerConfig
+from onthedot.engine.config import OnFailed, WorkerConfig
 from onthedot.engine.heartbeat import TaskHeartbeatRunner
 from onthedot.engine.repeated_calls import RepeatedCalls
 from onthedot.engine.schedule_firer import ScheduleFirer
 from onthedot.engine.worker import Worker
+from onthedot.events.agent_failures import AgentFailures
 from onthedot.events.resume_source import ResumeSource
 from onthedot.flows.builtin import JoinSource, StopSource
 from onthedot.flows.results import FlowTasks
@@ -20,6 +21,7 @@ from onthedot.operations.operations import Operations
 from onthedot.runtime.executors import slots_of
 from onthedot.runtime.heartbeat_thread import HeartbeatThread
 from onthedot.runtime.settings import version
+from onthedot.stores.capabilities import Outbox, find_capability
 from onthedot.stores.masked_url import masked
 
 if TYPE_CHECKING:
@@ -88,4 +90,13 @@ def _worker_config(runtime: Runtime) -> WorkerConfig:
         poll_interval=config.poll_interval * 1000,
         max_retained=config.max_kept,
         encode_events=runtime.encode_events,
+        on_failed=_on_failed(runtime),
     )
+
+
+def _on_failed(runtime: Runtime) -> OnFailed | None:
+    """In every worker, since chores of agents may end in any. A store without an outbox has no tasks of agents."""
+    if find_capability(runtime.store, Outbox) is None:
+        return None
+    config = runtime.config
+    return AgentFailures(config.events, config.name, config.clock.now, runtime.new_observer()).effects

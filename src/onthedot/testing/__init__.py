@@ -20,11 +20,13 @@ from onthedot.api.app import App
 from onthedot.clock.durations import Duration, to_duration_ms
 from onthedot.clock.manual import ManualClock
 from onthedot.errors import SchedulerStateError
+from onthedot.events.dead_letters import DeadLetter
 from onthedot.events.event import Event
 from onthedot.events.settings import STORE_BUS
 from onthedot.model.failures import error_from_record
 from onthedot.model.settings_checks import YEAR
 from onthedot.model.task import TaskInfo, TaskState
+from onthedot.testing.agents import dead_letters, deliver
 from onthedot.testing.assertions import AddedTasks, call_text
 from onthedot.testing.driver import BoundedClient, ClockDriver, DriverLimits, drive, schedules_paused
 from onthedot.testing.published_events import PublishedEvents
@@ -320,6 +322,28 @@ class TestApp(DriverLimits):
         wanted = {**(payload or {}), **more}
         if self._published.matching(type, wanted):
             raise AssertionError(f"{call_text(type, wanted)} was published; {self._published.describe(type)}")
+
+    # -- agents
+
+    def deliver(self, event: Event[Any]) -> list[str]:
+        """Gives an event to the agents of the app, as if it had been received from the bus.
+
+        It returns the uuids of the tasks that handle it, one for each agent that does.
+
+        Args:
+            event: The event. The same one again is a copy, and handled once.
+        """
+        self._check_entered()
+        return deliver(self._runtime, event)
+
+    def dead_letters(self, agent: str) -> list[DeadLetter]:
+        """Returns the dead letters of an agent, oldest first: where each came from, and why it failed.
+
+        Args:
+            agent: A name of the agent.
+        """
+        self._check_entered()
+        return dead_letters(self._runtime, self.app.agents.canonical(agent))
 
 
 class SyncTestApp:

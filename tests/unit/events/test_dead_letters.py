@@ -18,6 +18,7 @@ from onthedot.events.dead_letters import (
     replay_id,
     replay_number,
     replayed,
+    replayed_for,
 )
 from onthedot.events.outbox_rows import bus_message, raw_event
 from onthedot.stores.contract.events import OutboxEvent
@@ -118,8 +119,9 @@ def test_error_with_a_lone_surrogate_can_be_written() -> None:
 def test_replay_is_the_original_message_with_a_number() -> None:
     again = replayed(letter(), 1)
     assert (again.key, again.value) == (MESSAGE.key, MESSAGE.value)
-    assert again.headers == (*MESSAGE.headers, ("onthedot-replay", b"1"))
+    assert again.headers == (*MESSAGE.headers, ("onthedot-agent", b"packer"), ("onthedot-replay", b"1"))
     assert (replay_number(MESSAGE), replay_number(again)) == (0, 1)
+    assert (replayed_for(MESSAGE), replayed_for(again)) == ("", "packer")
     event = read_event(again, "orders/3/18")
     assert event == EVENT
     assert event.headers == {"x": "1"}
@@ -132,7 +134,7 @@ def test_replay_that_fails_again_has_one_set_of_headers() -> None:
     assert read_dead_letter(second).offset == 9
     assert read_dead_letter(second).replay == 1
     third = replayed(second, 2)
-    assert third.headers == (*MESSAGE.headers, ("onthedot-replay", b"2"))
+    assert third.headers == (*MESSAGE.headers, ("onthedot-agent", b"packer"), ("onthedot-replay", b"2"))
 
 
 def test_ids_of_dead_letters_and_replays_are_stable() -> None:

@@ -58,7 +58,7 @@ def test_group_passes_on_every_event() -> None:
     events = {name for name in vars(Observer) if not name.startswith("_")}
     assert events <= vars(Observers).keys()
     logged = {name for name in events if getattr(LogObserver, name) is not getattr(Observer, name)}
-    assert logged >= events - {"tasks_started", "buckets_changed", "events_sent"}
+    assert logged >= events - {"tasks_started", "buckets_changed", "events_received", "events_sent"}
 
 
 def test_store_failure_is_logged_once_per_minute(caplog: pytest.LogCaptureFixture) -> None:

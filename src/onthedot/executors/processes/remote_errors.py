@@ -23,10 +23,10 @@ def error_from_reply(run: RunState, message: RaisedMessage | RefusedMessage) -> 
     """The error to raise in the worker for a child's answer."""
     failure = remote_error(run, message.error)
     if isinstance(message, RefusedMessage):
-        run.remote_error = (failure, failed_outcome(failure, run.record, run.lease, run.source.options))
+        run.classified = (failure, failed_outcome(failure, run.record, run.lease, run.source.options))
         return failure
     error = _control(message.control, failure)
-    run.remote_error = (error, message.outcome)
+    run.classified = (error, message.outcome)
     return error
 
 
