@@ -1,0 +1,202 @@
+"""The records that an agent has received in this process: how many, in which order they start, and which are open."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TypeAlias
+
+from onthedot.events.bus import BusRecord, TopicPartition
+from onthedot.events.partition_windows import PartitionWindow, ReceivedRecord
+from onthedot.stores.contract import NewTask
+
+_Key: TypeAlias = tuple[TopicPartition, bytes]
+
+
+class RecordsInFlight:
+    """Bounds and orders what is received and not ended.
+
+    ordered: a record is ready to be added after the one before it with the same key has ended. most: how many are in
+    flight; one key has half of it. Records above that wait in the backlog of their partition. A record without a key
+    has no order.
+    """
+
+    def __init__(self, most: int, *, ordered: bool) -> None:
+        self._most = most
+        self._most_per_key = max(1, most // 2)
+        self._ordered = ordered
+        self.windows: dict[TopicPartition, PartitionWindow] = {}
+        self.count: int = 0
+        self._is_full = False
+        self._turn = 0
+        self._per_key: defaultdict[_Key, int] = defaultdict(int)
+        self._queues: dict[_Key, deque[ReceivedRecord]] = {}  # the first one of each is ready or open
+        self._ready: deque[ReceivedRecord] = deque()
+        self._open: dict[str, list[ReceivedRecord]] = {}  # by uuid; a copy ends with the first
+        self._unread: deque[str] = deque()  # uuids whose tasks are not read in this round
+
+    # -- receiving
+
+    def receive(self, records: Sequence[BusRecord]) -> None:
+        """Takes over records that were read; `accept` starts them."""
+        for record in records:
+            partition = TopicPartition(record.topic, record.partition)
+            window = self.windows.get(partition)
+            if window is None:
+                window = self.windows[partition] = PartitionWindow(partition)
+            window.backlog.append(record)
+
+    def accept(self, task_of: Callable[[BusRecord], NewTask | None]) -> int:
+        """Accepts records of the backlogs as far as there is capacity; returns how many were skipped."""
+        skipped = 0
+        for window in self._in_turn():
+            while window.backlog and self._has_capacity(window):
+                record = window.backlog.popleft()
+                received = ReceivedRecord(window, record, task_of(record))
+                window.add(received)
+                if received.task is None:
+                    skipped += 1
+                else:
+                    self._enqueue(received)
+        return skipped
+
+    def _in_turn(self) -> list[PartitionWindow]:
+        """All partitions; another one is the first each time."""
+        windows = list(self.windows.values())
+        if not windows:
+            return windows
+        self._turn = (self._turn + 1) % len(windows)
+        return windows[self._turn :] + windows[: self._turn]
+
+    def _has_capacity(self, window: PartitionWindow) -> bool:
+        if self.count >= self._most:
+            return False
+        key = _key_of(window, window.backlog[0].message.key)
+        return key is None or self._per_key.get(key, 0) < self._most_per_key
+
+    def _enqueue(self, received: ReceivedRecord) -> None:
+        self.count += 1
+        key = _key_of(received.window, received.key)
+        if key is None:
+            self._ready.append(received)
+            return
+        self._per_key[key] += 1
+        if not self._ordered:
+            self._ready.append(received)
+            return
+        queue = self._queues.setdefault(key, deque())
+        queue.append(received)
+        if len(queue) == 1:
+            self._ready.append(received)
+
+    @property
+    def has_backlog(self) -> bool:
+        return any(window.backlog for window in self.windows.values())
+
+    def blocked(self) -> Collection[TopicPartition]:
+        """The partitions of which nothing more can be taken. After it was full, a quarter must be free again."""
+        if self.count >= self._most:
+            self._is_full = True
+        elif self.count <= self._most * 3 // 4:
+            self._is_full = False
+        return {partition for partition, window in self.windows.items() if window.backlog or self._is_full}
+
+    # -- adding
+
+    def take_ready(self, limit: int) -> list[NewTask]:
+        """The next tasks to add; from now on they are open. A copy of an open one is not added."""
+        tasks: list[NewTask] = []
+        while self._ready and len(tasks) < limit:
+            received = self._ready.popleft()
+            assert received.task is not None
+            if received.window.is_revoked:
+                continue
+            same = self._open.setdefault(received.task.uuid, [])
+            same.append(received)
+            if len(same) == 1:
+                tasks.append(received.task)
+        return tasks
+
+    def put_back(self, tasks: Iterable[NewTask]) -> None:
+        """These were not added: they are ready again, in the same order."""
+        for task in reversed(list(tasks)):
+            self._ready.extendleft(reversed(self._open.pop(task.uuid, [])))
+
+    @property
+    def has_ready(self) -> bool:
+        return bool(self._ready)
+
+    # -- ends
+
+    @property
+    def has_open(self) -> bool:
+        return bool(self._open)
+
+    def open_among(self, uuids: Collection[str]) -> list[str]:
+        """Those of these tasks that are open here."""
+        if len(uuids) > len(self._open):
+            return [uuid for uuid in self._open if uuid in uuids]
+        return [uuid for uuid in uuids if uuid in self._open]
+
+    def oldest_open(self, limit: int) -> list[str]:
+        """The tasks to read now: the oldest ones, then those after them, until all were read and it begins again."""
+        if not self._unread:
+            self._unread.extend(self._open)
+        found: list[str] = []
+        while self._unread and len(found) < limit:
+            uuid = self._unread.popleft()
+            if uuid in self._open:
+                found.append(uuid)
+        return found
+
+    def end(self, uuid: str) -> int:
+        """A task has ended; returns how many records are done with it."""
+        ended = self._open.pop(uuid, [])
+        for received in ended:
+            received.is_done = True
+            if not received.window.is_revoked:
+                received.window.ended += 1
+                self._leave(received)
+        return len(ended)
+
+    def _leave(self, received: ReceivedRecord) -> None:
+        self.count -= 1
+        key = _key_of(received.window, received.key)
+        if key is None:
+            return
+        self._per_key[key] -= 1
+        if not self._per_key[key]:
+            del self._per_key[key]
+        queue = self._queues.get(key)
+        if queue is None:
+            return
+        queue.popleft()
+        if queue:
+            self._ready.append(queue[0])
+        else:
+            del self._queues[key]
+
+    # -- leaving partitions
+
+    def forget(self, partitions: Collection[TopicPartition]) -> list[PartitionWindow]:
+        """These belong to another member now; their tasks go on. Returns what was read of them."""
+        windows = [window for each in partitions if (window := self.windows.pop(each, None)) is not None]
+        for window in windows:
+            window.is_revoked = True
+            window.backlog.clear()
+            self.count -= window.open_count
+        gone = {window.partition for window in windows}
+        for key in [key for key in self._per_key if key[0] in gone]:
+            del self._per_key[key]
+        for key in [key for key in self._queues if key[0] in gone]:
+            del self._queues[key]
+        self._ready = deque(each for each in self._ready if not each.window.is_revoked)
+        for uuid, same in list(self._open.items()):
+            same[:] = [each for each in same if not each.window.is_revoked]
+            if not same:
+                del self._open[uuid]
+        return windows
+
+
+def _key_of(window: PartitionWindow, key: bytes | None) -> _Key | None:
+    return None if key is None else (window.partition, key)
