@@ -55,6 +55,17 @@ class Components:
             await component.start()
             self._running.append(component)
 
+    async def add(self, component: Component) -> None:
+        """Starts a further one."""
+        self.all = (*self.all, component)
+        await component.start()
+        self._running.append(component)
+
+    async def remove(self, component: Component) -> None:
+        """Stops one before the others."""
+        self.all = tuple(each for each in self.all if each is not component)
+        await self._stop([each for each in self._running if each is component])
+
     async def stop_feeding(self) -> None:
         """Before the worker stops: it gets nothing more from these."""
         await self._stop([each for each in self._running if each.feeds_worker])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
+from math import inf
 
 from onthedot.clock.protocol import Clock
 from onthedot.clock.wakeup import WakeUp
@@ -53,6 +54,7 @@ class AgentSubscription(ComponentLoop):
     ) -> None:
         super().__init__(clock, observer)
         self._polls = clock.is_system or store.traits.shared  # hints inside of one process are never lost
+        self._read_wait = _READ_WAIT if self._polls else inf
         self.name = f"agent {source.agent.id}"
         self.source = source
         self._connection = connection
@@ -145,7 +147,7 @@ class AgentSubscription(ComponentLoop):
             looks = self._looks
             self._is_waiting = looks == self._looked
             try:
-                records = await self._subscription.read(_READ, _READ_WAIT if self._is_waiting else 0)
+                records = await self._subscription.read(_READ, self._read_wait if self._is_waiting else 0)
             except Exception as error:  # noqa: BLE001 - reported, and repeated
                 failed = True
                 self._report(error)

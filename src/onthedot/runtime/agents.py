@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable, Collection, Coroutine
+from typing import TYPE_CHECKING, TypeAlias
 
 from onthedot.errors import StoreRefused
 from onthedot.events.agent_checks import location_of
 from onthedot.events.agent_source import AgentHost, AgentSource
 from onthedot.events.agents import BaseAgent
+from onthedot.events.components import Components
+from onthedot.events.subscription import AgentSubscription
 from onthedot.stores.capabilities import Outbox, capability
 
 if TYPE_CHECKING:
     from onthedot.runtime.runtime import Runtime
+
+NewSubscription: TypeAlias = Callable[[AgentSource], AgentSubscription]
+
+
+class LiveSubscriptions:
+    """The subscriptions of a running worker. Agents may be registered and removed meanwhile, from any thread."""
+
+    def __init__(self, new_subscription: NewSubscription, components: Components) -> None:
+        self._new_subscription = new_subscription
+        self._components = components
+        self._loop = asyncio.get_running_loop()
+        self._by_source: dict[AgentSource, AgentSubscription] = {}
+        self._changes: set[asyncio.Task[None]] = set()
+
+    def add(self, source: AgentSource) -> AgentSubscription:
+        subscription = self._by_source[source] = self._new_subscription(source)
+        return subscription
+
+    def start(self, source: AgentSource) -> None:
+        self._loop.call_soon_threadsafe(lambda: self._change(self._components.add(self.add(source))))
+
+    def stop(self, source: AgentSource) -> None:
+        self._loop.call_soon_threadsafe(lambda: self._change(self._components.remove(self._by_source.pop(source))))
+
+    def _change(self, change: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(change)
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
 
 
 class RuntimeAgents:
@@ -21,6 +52,7 @@ class RuntimeAgents:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.sources: dict[str, AgentSource] = {}  # by id
+        self._live: LiveSubscriptions | None = None  # while a worker of this process runs them
 
     def agent_registered(self, agent: BaseAgent, aliases: tuple[str, ...]) -> None:
         settings = self._runtime.config.events
@@ -34,10 +66,24 @@ class RuntimeAgents:
         source = AgentSource(agent, aliases, self._host())
         self._runtime.registry.agent(source, source.names, location_of(agent))
         self.sources[agent.id] = source
+        if self._live is not None:
+            self._live.start(source)
 
     def agent_removed(self, agent_id: str) -> None:
         source = self.sources.pop(agent_id)
         self._runtime.registry.remove_agent(source.names)
+        if self._live is not None:
+            self._live.stop(source)
+
+    def subscribe(self, new_subscription: NewSubscription, components: Components) -> list[AgentSubscription]:
+        """The subscriptions of the agents whose tasks this worker runs; those of later agents join the components."""
+        self._live = LiveSubscriptions(new_subscription, components)
+        known = [source for source in self.sources.values() if source.name in self._runtime.sources.known]
+        return [self._live.add(source) for source in known]
+
+    def unsubscribe(self) -> None:
+        """The worker stops."""
+        self._live = None
 
     def check_store(self) -> None:
         """StoreRefused if there are agents and the store cannot keep what they publish."""

@@ -10,11 +10,15 @@ from onthedot.events.bus_connection import BusConnection
 from onthedot.events.callbacks import EventSignals, ResultSubscription
 from onthedot.events.component_session import ComponentSession, SessionPool
 from onthedot.events.components import NO_COMPONENTS, Component, Components
+from onthedot.events.end_hints import EndHints
+from onthedot.events.frozen_agents import FrozenAgents
 from onthedot.events.outbox_rows import bus_message
 from onthedot.events.relay import Relay, RelaySettings
 from onthedot.events.store_bus import StoreBus
-from onthedot.model.component_names import CALLBACK, RELAY
+from onthedot.events.subscription import AgentSubscription
+from onthedot.model.component_names import AGENTS, CALLBACK, RELAY
 from onthedot.observability.events import Observer
+from onthedot.runtime.agents import NewSubscription
 from onthedot.runtime.config import RuntimeConfig
 from onthedot.runtime.settings import version
 from onthedot.stores.capabilities import Outbox
@@ -30,6 +34,7 @@ def new_components(runtime: Runtime) -> Components:
     """The components of a runtime whose stores are open on this loop. A store without an outbox has none."""
     outbox = runtime.find_outbox()
     if outbox is None:
+        runtime.agents.check_store()
         return NO_COMPONENTS
     factory = ComponentFactory(runtime.config, runtime.outbox_store, outbox, runtime.new_observer())
     components: list[Component] = []
@@ -37,7 +42,11 @@ def new_components(runtime: Runtime) -> Components:
         components.append(factory.relay())
     if CALLBACK not in runtime.config.without and (runtime.config.events.results or runtime.event_signals.types):
         components.append(factory.callback_service(runtime.event_signals, runtime.store))
-    return Components(components, factory.connection)
+    running = Components(components, factory.connection)
+    if AGENTS not in runtime.config.without:
+        subscriptions = factory.subscriptions(runtime.store)
+        running.all = (*components, *runtime.agents.subscribe(subscriptions, running))
+    return running
 
 
 class ComponentFactory:
@@ -94,6 +103,13 @@ class ComponentFactory:
             self._config.clock,
             self._observer,
         )
+
+    def subscriptions(self, store: Store) -> NewSubscription:
+        """Makes subscriptions of agents, which share their hints. store: the one with the tasks."""
+        clock = self._config.clock
+        ends = EndHints(store, self._config.new_uuid(), clock, self._observer)
+        frozen = FrozenAgents(store.limits, clock)
+        return lambda source: AgentSubscription(source, self.connection, store, ends, frozen, clock, self._observer)
 
     def new_session(self, kind: str) -> ComponentSession:
         return ComponentSession(

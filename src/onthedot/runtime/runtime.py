@@ -338,6 +338,7 @@ class Runtime:
 
     async def _stop(self, timeout: float | None) -> None:
         assert self.worker is not None
+        self.agents.unsubscribe()
         try:
             await self.components.stop_feeding()
             try:
