@@ -13,12 +13,14 @@ import pytest
 
 from tests.support.documents.blocks import PAGES, TUTORIAL, Block, read_blocks
 from tests.support.documents.page_run import PageRun
-from tests.support.services import valkey
+from tests.support.services import kafka_protocol, valkey
+from tests.support.services.kafka import KafkaService
 from tests.support.services.postgres import Service
 from tests.support.source_files import ROOT
 
 REDIS = "redis://localhost:6379"
 POSTGRES = "postgresql://localhost/shop"
+KAFKA = "localhost:9092"
 POSTGRES_OF_SQLALCHEMY = "postgresql+asyncpg://localhost/shop"
 PORT = re.compile(r"\b832[0-9]\b")
 READERS = {"json": json.loads, "toml": tomllib.loads}
@@ -72,6 +74,11 @@ def servers_of(blocks: list[Block], request: pytest.FixtureRequest) -> dict[str,
         url = stack.enter_context(service.database())
         for shown in (POSTGRES, POSTGRES_OF_SQLALCHEMY):
             servers[shown] = f"{shown.partition(':')[0]}:{url.partition(':')[2]}"
+    if KAFKA in text:
+        kafka: KafkaService = request.getfixturevalue("kafka_service")
+        servers[KAFKA] = kafka.address
+        before = kafka_protocol.topics(kafka.address)
+        request.addfinalizer(lambda: kafka.delete_others(before))
     for port in PORT.findall(text):
         servers[port] = str(valkey.free_port())
     return servers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -58,6 +58,11 @@ class KafkaService:
         if self._topics:
             kafka_protocol.delete_topics(self.address, self._topics)
         self._topics = []
+
+    def delete_others(self, before: Collection[str]) -> None:
+        """Deletes topics that a program has created since then."""
+        if others := [name for name in kafka_protocol.topics(self.address) if name not in before]:
+            kafka_protocol.delete_topics(self.address, others)
 
     def left(self) -> list[str]:
         """Topics of the tests, and groups that still have members."""
