@@ -157,7 +157,7 @@ class BareRelay:
         self._db.close()
 
 
-async def _alternate(rounds: int, *works: Callable[[], Awaitable[float]]) -> list[float]:
+async def alternate(rounds: int, *works: Callable[[], Awaitable[float]]) -> list[float]:
     """The median of each, in turn."""
     costs: list[list[float]] = [[] for _ in works]
     for _ in range(rounds):
@@ -166,15 +166,15 @@ async def _alternate(rounds: int, *works: Callable[[], Awaitable[float]]) -> lis
     return [statistics.median(some) for some in costs]
 
 
-async def _writes(rounds: EventRounds, scale: float) -> list[Figure]:
+async def write_figures(rounds: EventRounds, scale: float) -> list[Figure]:
     times = max(3, int(40 * scale))
-    plain, with_events = await _alternate(
+    plain, with_events = await alternate(
         times, lambda: rounds.settle(with_events=False), lambda: rounds.settle(with_events=True)
     )
-    figures = [_speed(OUTCOMES, with_events, plain, "settled: 100 with one event each beside without", 0.4)]
+    figures = [speed(OUTCOMES, with_events, plain, "settled: 100 with one event each beside without", 0.4)]
     for number in (1, 100):
-        ours, other = await _alternate(times, lambda n=number: rounds.publish(n), lambda n=number: rounds.add(n))
-        figures.append(_speed(number, ours, other, f"published: {number} per call beside as many tasks added", 0.7))
+        ours, other = await alternate(times, lambda n=number: rounds.publish(n), lambda n=number: rounds.add(n))
+        figures.append(speed(number, ours, other, f"published: {number} per call beside as many tasks added", 0.7))
     return figures
 
 
@@ -182,16 +182,16 @@ async def _relay_turns(rounds: EventRounds, bare: BareRelay, scale: float) -> li
     turns = max(3, int(20 * scale))
     await rounds.fill(turns * 2)
     bare.fill([rounds.event() for _ in range(TURN * turns)])
-    marked, logged, other = await _alternate(
+    marked, logged, other = await alternate(
         turns, lambda: rounds.relay(to_log=False), lambda: rounds.relay(to_log=True), bare.turn
     )
     return [
-        _speed(TURN, marked, other, "relayed: turns of 500, read and marked, beside a bare loop", 0.35),
-        _speed(TURN, logged, other, "relayed: turns of 500, appended to the log, beside a bare loop", 0.35),
+        speed(TURN, marked, other, "relayed: turns of 500, read and marked, beside a bare loop", 0.35),
+        speed(TURN, logged, other, "relayed: turns of 500, appended to the log, beside a bare loop", 0.35),
     ]
 
 
-def _speed(number: int, ours: float, other: float, against: str, target: float) -> Figure:
+def speed(number: int, ours: float, other: float, against: str, target: float) -> Figure:
     """Per second of CPU."""
     return Figure(number / ours * 1e6, number / other * 1e6, "/s", against, target, least=True)
 
@@ -204,7 +204,7 @@ def events_sqlite(scale: float) -> list[Figure]:
 async def _measure_sqlite(folder: Path, scale: float) -> list[Figure]:
     rounds = EventRounds(connect(f"sqlite:///{folder}/events.db", SystemClock(), "bench"))
     await rounds.open()
-    figures = await _writes(rounds, scale)
+    figures = await write_figures(rounds, scale)
     bare = BareRelay(folder / "bare.db")
     figures += await _relay_turns(rounds, bare, scale)
     bare.close()

@@ -15,7 +15,9 @@ from benchmarks.postgres import server as postgres_server
 from benchmarks.report import Figure
 from onthedot.clock.system import SystemClock
 from onthedot.stores import connect
+from onthedot.stores.capabilities import Outbox
 from onthedot.stores.contract import (
+    BUCKETS,
     ClaimRequest,
     Completed,
     Effects,
@@ -23,6 +25,7 @@ from onthedot.stores.contract import (
     Lease,
     LeasedTasks,
     Limit,
+    NewEvent,
     NewTask,
     Outcome,
     Requeued,
@@ -31,7 +34,16 @@ from onthedot.stores.contract import (
 )
 from tests.support.services import valkey
 
-TARGETS = {"new task": 3, "unique key": 3, "both": 3, "lane": 3, "lane with a waiting task": 10, "chore": 3, "retry": 3}
+TARGETS = {
+    "new task": 3,
+    "unique key": 3,
+    "both": 3,
+    "lane": 3,
+    "lane with a waiting task": 10,
+    "chore": 3,
+    "retry": 3,
+    "event": 3,
+}
 """Times the cost of plain outcomes. In the lanes with a waiting task, each outcome admits another task as well."""
 KINDS = ("plain", *TARGETS)
 OUTCOMES = 100
@@ -41,24 +53,24 @@ class SettleRounds:
     """A worker that claims 100 tasks of one kind and settles them, kind by kind."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self.store: Store = store
         self._number = 0
         self._settled = 0
 
     async def open(self) -> None:
-        await self._store.open()
-        await self._store.heartbeat("w", b"", 10**12)
-        await self._store.put_limits([Limit("crowded/*", cap=1)])
+        await self.store.open()
+        await self.store.heartbeat("w", b"", 10**12)
+        await self.store.put_limits([Limit("crowded/*", cap=1)])
 
     async def close(self) -> None:
-        await self._store.close_session("w")
-        await self._store.close()
+        await self.store.close_session("w")
+        await self.store.close()
 
     async def round(self, kind: str) -> float:
         """µs of the turn that settles."""
         outcomes = await self._outcomes(kind)
         began = time.perf_counter()
-        turn = await self._store.turn("w", outcomes, None)
+        turn = await self.store.turn("w", outcomes, None)
         took = (time.perf_counter() - began) * 1e6
         assert list(turn.verdicts) == ["ok"] * OUTCOMES
         await self._end_waiting()
@@ -68,8 +80,8 @@ class SettleRounds:
         self._settled += 1
         if kind == "chore":
             new = [self._new("send", f"c{number}") for number in range(OUTCOMES)]
-            await self._store.add(new)
-            chores = await self._store.cancel("w", [task.uuid for task in new])
+            await self.store.add(new)
+            chores = await self.store.cancel("w", [task.uuid for task in new])
             return [Ended(Lease(task.uuid, chores.fence, "w"), "cancelled", b"") for task in chores.tasks]
         leased = await self._leased(kind)
         leases = [Lease(record.uuid, leased.fence, "w") for record in leased.tasks]
@@ -77,6 +89,8 @@ class SettleRounds:
         match kind:
             case "retry":
                 return [Requeued(lease, 0, counted=True, error=b"error") for lease in leases]
+            case "event":
+                return [Completed(lease, b"1", effects=Effects(events=(self._event(lease.uuid),))) for lease in leases]
             case "new task" | "both":
                 news = [self._new("spawned", f"s{number}") for number in range(OUTCOMES)]
                 pairs = zip(leases, news, strict=True)
@@ -97,16 +111,21 @@ class SettleRounds:
             new = [NewTask(task.uuid, source, task.body, lane=f"{source}/{nth}") for nth, task in enumerate(new)]
         elif kind in ("unique key", "both"):
             new = [NewTask(task.uuid, source, task.body, unique=task.uuid) for task in new]
-        await self._store.add(new)
+        await self.store.add(new)
 
     def _new(self, source: str, name: str) -> NewTask:
         self._number += 1
         return NewTask(f"{name}-{self._number:09}", source, b'{"args":{"text":"' + b"x" * 83 + b'"}}')
 
+    def _event(self, name: str) -> NewEvent:
+        return NewEvent(
+            f"e-{name}", "shop.order.events", name, self._number % BUCKETS, "Shop.Order.Placed", payload=b"{}"
+        )
+
     async def _claim(self, source: str) -> LeasedTasks:
         self._settled += 1
         request = ClaimRequest(self._settled, [SlotPool(OUTCOMES, {source: OUTCOMES})])
-        claimed = (await self._store.turn("w", [], request)).claim
+        claimed = (await self.store.turn("w", [], request)).claim
         assert claimed is not None
         return LeasedTasks(claimed.fence, claimed.tasks)
 
@@ -114,7 +133,7 @@ class SettleRounds:
         """End what the measured turn left ready, so that every round begins with an empty queue."""
         for source in ("send", "spawned", "crowded"):
             while (leased := await self._claim(source)).tasks:
-                await self._store.turn(
+                await self.store.turn(
                     "w", [Completed(Lease(record.uuid, leased.fence, "w")) for record in leased.tasks], None
                 )
 
@@ -123,7 +142,8 @@ async def _costs(url: str, rounds: int) -> dict[str, float]:
     """The median of each kind, in µs; the kinds are measured in turn."""
     settling = SettleRounds(connect(url, SystemClock(), "bench"))
     await settling.open()
-    costs: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    kinds = [kind for kind in KINDS if kind != "event" or isinstance(settling.store, Outbox)]
+    costs: dict[str, list[float]] = {kind: [] for kind in kinds}
     for _ in range(rounds):
         for kind, some in costs.items():
             some.append(await settling.round(kind))

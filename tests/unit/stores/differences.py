@@ -18,9 +18,12 @@ from onthedot import App, StoreRefused
 from onthedot.cli import main as command_line
 from onthedot.clock.system import SystemClock
 from onthedot.errors import ArgumentError
+from onthedot.events import Event
 from onthedot.stores import connect
+from onthedot.stores.capabilities import Outbox
 from onthedot.stores.contract import NewTask, Store
 from onthedot.stores.schemes import rights_text
+from tests.support.waits import until
 
 KINDS = ("memory", "sqlite", "redis", "postgresql")
 PAGE = Path(__file__).parents[3] / "docs" / "stores.md"
@@ -101,6 +104,42 @@ async def joins(tried: Tried) -> str:
         return "joins yours: `delay` through sqlite3, SQLAlchemy"
     except StoreRefused:
         return "joins yours: `delay` and `enqueue` through asyncpg, psycopg, SQLAlchemy"
+    return "?"
+
+
+@row("`app.publish(…)`, agents, resume handles, the store as bus")
+async def events(tried: Tried) -> str:
+    """A relay of the app sends it; a store without an outbox refuses it."""
+    event = Event("Shop.Order.Placed", {}, aggregate_id="17")
+    async with tried.app.running():
+        try:
+            await tried.app.publish(event)
+        except StoreRefused as error:
+            return "refused (`StoreRefused`) without `Events(outbox=…)`" if "Events(outbox=" in str(error) else "?"
+        outbox = tried.app.runtime.store
+        assert isinstance(outbox, Outbox)
+        await until(lambda: _is_sent(outbox, event.id))
+        return "yes, lost with the process" if not tried.store.traits.shared else "yes"
+
+
+async def _is_sent(outbox: Outbox, event_id: str) -> bool:
+    (stored,) = await outbox.find_events({"id": event_id}, 0, 1)
+    return stored.status == "sent"
+
+
+@row("`publish(connection=…)`, `expect(connection=…)`")
+async def joined_events(tried: Tried) -> str:
+    event = Event("Shop.Order.Placed", {}, aggregate_id="17")
+    try:
+        await tried.app.publish(event, connection=object())
+    except StoreRefused as error:
+        if "no transaction to join" in str(error):
+            return "refused (`StoreRefused`): no transaction to join"
+        if "joined through asyncpg" in str(error):
+            return "joins yours, through asyncpg, psycopg, SQLAlchemy"
+    except ArgumentError as error:
+        if "write app.sync.publish" in str(error):
+            return "joins yours: `app.sync.publish` through sqlite3, SQLAlchemy"
     return "?"
 
 

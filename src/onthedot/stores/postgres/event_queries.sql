@@ -82,11 +82,13 @@ FROM onthedot.event_bucket AS b LEFT JOIN onthedot.event_member AS m
 WHERE b.app = {app_id};
 
 -- name: unread
--- The events of topics in the log that a group has not committed, per topic and bucket.
-SELECT e.topic, e.bucket, count(*) AS number FROM onthedot.event_outbox AS e LEFT JOIN onthedot.event_bucket AS b
-    ON b.app = e.app AND b.consumer_group = $2 AND b.bucket = e.bucket
-WHERE e.app = {app_id} AND e.position > coalesce(b.position, 0) AND e.topic = ANY ($3::text[])
-GROUP BY e.topic, e.bucket ORDER BY e.topic, e.bucket;
+-- The events of topics in the log that a group has not committed, per topic and bucket. What is committed is not read.
+SELECT e.topic, n.bucket, count(*) AS number FROM generate_series(0, 15) AS n (bucket)
+LEFT JOIN onthedot.event_bucket AS b ON b.app = {app_id} AND b.consumer_group = $2 AND b.bucket = n.bucket
+CROSS JOIN LATERAL (
+    SELECT o.topic FROM onthedot.event_outbox AS o WHERE o.app = {app_id} AND o.bucket = n.bucket::smallint
+    AND o.position > coalesce(b.position, 0) AND o.topic = ANY ($3::text[]) OFFSET 0
+) AS e GROUP BY e.topic, n.bucket ORDER BY e.topic, n.bucket;
 
 -- name: handle_states
 -- The number of resume handles per status.

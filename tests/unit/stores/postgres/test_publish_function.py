@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +17,7 @@ from onthedot.events.topic_names import default_topic
 from onthedot.stores.contract import NewEvent
 from onthedot.stores.postgres import schema
 from tests.support.services.postgres import Service
+from tests.support.source_files import ROOT
 from tests.unit.stores.postgres.shop import opened
 
 PLACED = {"type": "Shop.Order.Placed", "aggregate_id": "17", "payload": {"id": 17}}
@@ -125,3 +127,17 @@ def test_event_is_published_with_the_transaction(postgres: Service, named: str) 
         "SELECT count(*) FROM onthedot.event_outbox AS e JOIN onthedot.app AS a ON a.id = e.app WHERE a.name = %s",
         named,
     ) == [(1,)]
+
+
+def first_column(head: str) -> set[str]:
+    """The names in the first column of a table of the reference."""
+    page = (ROOT / "docs" / "reference" / "postgres.md").read_text("utf-8")
+    rows = page.partition(head)[2].partition("\n\n")[0].splitlines()[2:]
+    return {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+
+
+def test_reference_has_every_column_and_table(postgres: Service) -> None:
+    columns = "SELECT column_name FROM information_schema.columns WHERE table_name = 'event_outbox'"
+    tables = "SELECT table_name FROM information_schema.tables WHERE table_name ~ '^(event|flow)_'"
+    assert first_column("| column | meaning |") == {name for (name,) in postgres.ask(columns)}
+    assert first_column("| table | rows | written by |") == {name for (name,) in postgres.ask(tables)}
