@@ -1,0 +1,139 @@
+"""Row E: the example from request to browser, on nothing but Python (T9, T17, T20 in small)."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.process_guard import start_guarded
+from tests.support.source_files import ROOT
+from tests.support.waits import SOON, wait_until
+
+pytestmark = [pytest.mark.once, pytest.mark.timeout(180)]
+
+
+class Genesis:
+    """A process of the example."""
+
+    def __init__(self, process: subprocess.Popen[Any], url: str) -> None:
+        self.process = process
+        self.url = url
+
+    def post(self, path: str, body: object = None, key: str = "") -> tuple[int, dict[str, Any]]:
+        headers = {"Content-Type": "application/json", **({"Idempotency-Key": key} if key else {})}
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), headers)
+        try:
+            with urllib.request.urlopen(request, timeout=SOON) as response:
+                return response.status, json.load(response)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    def events(self, path: str, after: str = "") -> Iterator[tuple[str, str, Any]]:
+        """id, event and data of each message, until the stream ends."""
+        request = urllib.request.Request(self.url + path, headers={"Last-Event-ID": after} if after else {})
+        fields: dict[str, str] = {}
+        with urllib.request.urlopen(request, timeout=SOON) as response:
+            for line in response:
+                text = line.decode().rstrip("\n")
+                if text:
+                    name, _, value = text.partition(": ")
+                    fields[name] = value
+                elif "event" in fields:
+                    yield fields.get("id", ""), fields["event"], json.loads(fields["data"])
+                    fields = {}
+
+    def is_up(self) -> bool:
+        assert self.process.poll() is None
+        try:
+            urllib.request.urlopen(self.url, timeout=SOON).close()
+        except urllib.error.URLError:
+            return False
+        return True
+
+
+@contextmanager
+def genesis(folder: Path, **fake: object) -> Iterator[Genesis]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}",
+        "GENESIS_FAKE": json.dumps({"limited": 0, "slow": 0, **fake}),
+    }
+    command = [sys.executable, "-m", "examples.genesis", "--port", str(port)]
+    with (folder / "output").open("ab") as output:
+        process = start_guarded(command, env=environment, cwd=folder, stdout=output, stderr=output)
+    try:
+        found = Genesis(process, f"http://127.0.0.1:{port}")
+        wait_until(found.is_up)
+        yield found
+    finally:
+        process.kill()
+        process.wait()
+
+
+def names(data: Any) -> list[str]:
+    return [item["name"] for item in data["items"]]
+
+
+BATCH = {"type": "character_name", "count": 50, "style": {"tone": "grim"}}
+
+
+def test_items_come_through_bus_and_agents(tmp_path: Path) -> None:
+    with genesis(tmp_path) as example:
+        status, answer = example.post("/sessions/s-1/detail-batches", BATCH, key="cmd-1")
+        assert status == 202
+        again = example.post("/sessions/s-1/detail-batches", BATCH, key="cmd-1")[1]
+        assert again["batch_id"] == answer["batch_id"]
+        messages = list(example.events(answer["events_url"]))
+        assert messages[-1][1:] == ("end", "succeeded")
+        made = [name for _, kind, data in messages if kind == "part" for name in names(data)]
+        assert len(made) == len(set(made)) == 50
+        status, problem = example.post("/sessions/s-1/detail-batches", {"type": "xyz", "count": 5})
+        assert (status, "known are character_name" in problem["detail"]) == (422, True)
+
+
+def test_operators_freeze_and_degrade(tmp_path: Path) -> None:
+    with genesis(tmp_path) as example:
+        example.post("/operations/freeze")
+        wait_until(lambda: example.post("/sessions/s-1/detail-batches", BATCH)[0] == 503)
+        example.post("/operations/degrade")
+
+        def is_degraded() -> bool:
+            status, answer = example.post("/sessions/s-1/detail-batches", BATCH)
+            return status == 202 and len(answer.get("items", ())) > 20
+
+        wait_until(is_degraded)
+
+
+def test_batch_survives_the_death_of_the_process(tmp_path: Path) -> None:
+    with genesis(tmp_path, seconds=[0.5, 0.5]) as example:
+        answer = example.post("/sessions/s-1/detail-batches", BATCH, key="cmd-1")[1]
+        time.sleep(0.2)  # any moment will do: a part of the way is behind it
+        example.process.kill()
+    with genesis(tmp_path) as example:
+        messages = list(example.events(answer["events_url"]))
+        assert messages[-1][1:] == ("end", "succeeded")
+        made = [name for _, kind, data in messages if kind == "part" for name in names(data)]
+        assert len(made) == len(set(made)) == 50
+
+
+@pytest.mark.timed
+def test_first_items_are_there_within_two_seconds(tmp_path: Path) -> None:
+    with genesis(tmp_path) as example:
+        began = time.monotonic()
+        answer = example.post("/sessions/s-1/detail-batches", BATCH, key="cmd-1")[1]
+        first = next(data for _, kind, data in example.events(answer["events_url"]) if kind == "part")
+        assert time.monotonic() - began < 2
+        assert len(first["items"]) >= 8
