@@ -124,9 +124,11 @@ class Broker:
         template = kafka_jars.PLACE / "formatted"
         if not template.exists():
             self._run_format()
-            part = Path(shutil.copytree(data, self.folder / "template"))
-            shutil.rmtree(template, ignore_errors=True)
-            shutil.move(part, template)
+            part = shutil.copytree(data, kafka_jars.PLACE / self.folder.name)
+            try:
+                part.rename(template)
+            except OSError:  # another run was first
+                shutil.rmtree(part)
             return
         shutil.copytree(template, data)
 

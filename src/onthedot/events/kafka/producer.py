@@ -87,7 +87,7 @@ class KafkaProducer:
         self._starting = asyncio.Lock()
         self._all: set[SharedProducer] = set()
         self._stops: set[asyncio.Task[None]] = set()
-        self.is_closing = False
+        self.is_closing: bool = False
         self._closed = asyncio.Event()
 
     async def send(self, topic: str, partition: int, messages: Sequence[BusMessage]) -> None:
