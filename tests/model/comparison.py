@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from hypothesis.stateful import RuleBasedStateMachine
 from msgspec.structs import asdict, replace
@@ -22,22 +22,11 @@ from onthedot.stores.contract import (
     Store,
     Suspended,
 )
-from onthedot.stores.memory import MemoryStore
 from tests.model.naive import NaiveStore
-
-T = TypeVar("T")
-
-
-def run_synchronously(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a synchronous store, which does not suspend."""
-    try:
-        coroutine.send(None)
-    except StopIteration as answer:
-        return answer.value  # type: ignore[no-any-return]
-    raise AssertionError("an immediate store has suspended")
+from tests.model.stores import OnMemory
 
 
-class StorePair(RuleBasedStateMachine):
+class StorePair(OnMemory, RuleBasedStateMachine):
     """A store and the naive store. Fences differ between them, so they are translated."""
 
     def __init__(self) -> None:
@@ -47,14 +36,6 @@ class StorePair(RuleBasedStateMachine):
         self.naive = NaiveStore(self.clock)
         self.leases: list[Lease] = []  # all leases so far, with the fences of the naive store
         self.fences = {0: 0}  # fence of the naive store → fence of the other
-
-    # -- the store
-
-    def made(self) -> Store:
-        return MemoryStore(self.clock)
-
-    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return run_synchronously(coroutine)
 
     # -- calls to both
 

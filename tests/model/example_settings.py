@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from types import FunctionType
 from typing import Any
 
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS
 from hypothesis.stateful import rule
 
@@ -14,6 +15,18 @@ from hypothesis.stateful import rule
 # repeated as usual.
 NEW = "new"
 AVAILABLE_PROVIDERS[NEW] = AVAILABLE_PROVIDERS["hypothesis"]
+EXAMPLES = int(os.environ.get("ONTHEDOT_EXAMPLES", "170"))
+SETTINGS = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=60,
+    deadline=None,
+    derandomize=False,
+    backend=NEW,
+    print_blob=True,
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+)
+FEWER = settings(SETTINGS, max_examples=max(1, EXAMPLES // 6))  # threads, files and round trips are slow
 
 
 class often:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import ClaimRequest, Completed, Lease, Limit, NewTask, Policy, Position, Record, SlotPool
 from onthedot.stores.memory import MemoryStore
-from tests.model.comparison import run_synchronously
+from tests.model.stores import run_synchronously
 from tests.model.strategies import limits
 
 T = TypeVar("T")

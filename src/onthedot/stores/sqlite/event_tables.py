@@ -14,7 +14,7 @@ from onthedot.stores.contract import RELAYS, Arrival, HandleRecord, HandleStatus
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import from_handle, json_list, to_event, to_handle
 
-_MIN_PAGE = 10  # seqs of a topic and bucket that are read at once
+MIN_PAGE = 10  # seqs of a topic and bucket that are read at once
 MAX_SCAN = 50_000  # positions that one read of a bucket passes over
 
 
@@ -72,7 +72,7 @@ class SqliteEventTables:
         """By topic and bucket, so that a long queue of another relay or of a skipped topic is not read."""
         pairs = self._run(SQL["unsent_pairs"], {"app": self._app}).fetchall()
         wanted = [(topic, bucket) for topic, bucket in pairs if bucket in buckets and topic not in skip_topics]
-        page = _MIN_PAGE + limit // max(1, len(wanted))  # most of what is read is taken
+        page = MIN_PAGE + limit // max(1, len(wanted))  # most of what is read is taken
         queues = [self._unsent(topic, bucket, page) for topic, bucket in wanted]
         held = set(in_flight)
         seqs = list(islice((seq for seq in merge(*queues) if seq not in held), limit))
