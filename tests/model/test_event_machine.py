@@ -11,8 +11,8 @@ from hypothesis import settings
 from onthedot.stores.contract import Store
 from onthedot.stores.sqlite import event_tables
 from tests.model.event_machine import EventStores
-from tests.model.example_settings import EXAMPLES, SETTINGS
-from tests.model.stores import OnSqlite
+from tests.model.example_settings import EXAMPLES, FEWER, SETTINGS
+from tests.model.stores import OnPostgres, OnSqlite
 
 
 class SqliteEventStores(OnSqlite, EventStores):
@@ -28,7 +28,13 @@ class SqliteEventStores(OnSqlite, EventStores):
         event_tables.MIN_PAGE = self._page
 
 
+class PostgresEventStores(OnPostgres, EventStores):
+    pass
+
+
 EventStores.TestCase.settings = SETTINGS
+PostgresEventStores.TestCase.settings = FEWER
 SqliteEventStores.TestCase.settings = settings(SETTINGS, max_examples=max(1, EXAMPLES // 2))
 TestEventStores = pytest.mark.timeout(600)(EventStores.TestCase)
 TestSqliteEventStores = pytest.mark.timeout(1200)(SqliteEventStores.TestCase)
+TestPostgresEventStores = pytest.mark.timeout(1200)(pytest.mark.usefixtures("postgres")(PostgresEventStores.TestCase))
