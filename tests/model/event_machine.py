@@ -281,12 +281,18 @@ class EventStores(OnMemory, RuleBasedStateMachine):
         if session in self.sessions:
             self.replace_if_dead(session, alive=ours.alive)
 
-    @often(2, data=st.data(), action=st.sampled_from(["retry", "discard"]))
-    def amend(self, data: st.DataObject, action: Any) -> None:
+    @often(
+        2,
+        data=st.data(),
+        action=st.sampled_from(["retry", "discard"]),
+        reason=st.sampled_from(["", "no longer wanted"]),
+    )
+    def amend(self, data: st.DataObject, action: Any, reason: str) -> None:
         failed = [stored.event.id for stored in self.naive.events if stored.status == "failed"]
         names = st.sampled_from([*failed * 3, *self.ids[-3:], "unknown"])
         ids = data.draw(st.lists(names, min_size=1, max_size=3))
-        assert list(self.wait(self.outbox.amend_events(ids, action))) == self.naive.amend_events(ids, action)
+        amended = list(self.wait(self.outbox.amend_events(ids, action, reason)))
+        assert amended == self.naive.amend_events(ids, action, reason)
 
     # -- the log
 
@@ -318,6 +324,11 @@ class EventStores(OnMemory, RuleBasedStateMachine):
             positions = {bucket: max(0, position - back) for bucket, position in self.positions[group, session].items()}
             self.wait(self.outbox.commit_positions(group, session, positions))
             self.naive.commit_positions(group, session, positions)
+
+    @rule(group=st.sampled_from([*GROUPS, "new"]), topics=st.sampled_from([TOPICS, TOPICS[:1], ()]))
+    def unread(self, group: str, topics: tuple[str, ...]) -> None:
+        counts = self.wait(self.outbox.unread(group, topics))
+        assert {(each.topic, each.bucket): each.count for each in counts} == self.naive.unread(group, topics)
 
     # -- resume handles
 

@@ -140,14 +140,14 @@ class NaiveOutbox:
                 attempts = stored.attempts + 1
                 self.events[number] = replace(stored, status="failed", error=error, attempts=attempts)
 
-    def amend_events(self, ids: Sequence[str], action: Literal["retry", "discard"]) -> list[str]:
-        return [event_id for event_id in dict.fromkeys(ids) if self._amend(event_id, action)]
+    def amend_events(self, ids: Sequence[str], action: Literal["retry", "discard"], reason: str) -> list[str]:
+        return [event_id for event_id in dict.fromkeys(ids) if self._amend(event_id, action, reason)]
 
-    def _amend(self, event_id: str, action: Literal["retry", "discard"]) -> bool:
+    def _amend(self, event_id: str, action: Literal["retry", "discard"], reason: str) -> bool:
         for number, stored in enumerate(self.events):
             if stored.event.id == event_id and stored.status == "failed":
                 retried = replace(stored, status="pending", error="")
-                given_up = replace(stored, status="discarded", sent_at=floor(self.now))
+                given_up = replace(stored, status="discarded", sent_at=floor(self.now), error=reason or stored.error)
                 self.events[number] = retried if action == "retry" else given_up
                 return True
         return False
@@ -180,9 +180,10 @@ class NaiveOutbox:
     def read_log(
         self, group: str, session: str, topics: Sequence[str], after: Mapping[int, int], limit: int
     ) -> LogPage:
-        own = self._share(group, session, ())
-        if own is None:
+        owned = self._share(group, session, after)
+        if owned is None:
             return LogPage(alive=False)
+        own = owned[: self._most(group)]
         found: list[OutboxEvent] = []
         positions: dict[int, int] = {}
         for bucket in sorted(own):
@@ -277,6 +278,15 @@ class NaiveOutbox:
             {name: self._lag(group) for name, group in self._groups.items() if name != RELAYS},
             dict(statuses),
         )
+
+    def unread(self, name: str, topics: Collection[str]) -> dict[tuple[str, int], int]:
+        """By topic and bucket."""
+        group = self._groups.get(name, Group())
+        counts: Counter[tuple[str, int]] = Counter()
+        for bucket in range(BUCKETS):
+            later = self._log(bucket, group.committed.get(bucket, 0))
+            counts.update((stored.event.topic, bucket) for stored in later if stored.event.topic in topics)
+        return counts
 
     def _lag(self, group: Group) -> int:
         return sum(len(self._log(bucket, group.committed.get(bucket, 0))) for bucket in range(BUCKETS))
