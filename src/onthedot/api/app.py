@@ -165,7 +165,7 @@ class App(AppAgents, AppBatches, AppEvents, AppHandles, AppLifecycle, AppShortcu
         self.runtime: Runtime = Runtime(config, self._registry)
         self._portal = self.runtime.portal
         self.schedules: Schedules = Schedules(self.runtime)
-        self.operations: AppOperations = AppOperations(self._portal)
+        self.operations: AppOperations = AppOperations(self._portal, lambda: self.runtime.outbox_portal)
         self._batch_setup: BatchSetup = BatchSetup(self.runtime)
         self.batches: Batches = Batches(self._portal)
         self._events = EventVerbs(self.runtime, self.runtime.event_signals)

@@ -34,7 +34,8 @@ class EventVerbs:
         self.signals: EventSignals = signals
 
     @property
-    def _portal(self) -> Portal:
+    def portal(self) -> Portal:
+        """To the store that keeps events and resume handles."""
         return self._runtime.outbox_portal
 
     # -- publish
@@ -42,9 +43,9 @@ class EventVerbs:
     async def publish(self, events: Sequence[Event[Any]], connection: object) -> list[str]:
         new = self._encode(events)
         if connection is None:
-            await self._portal.run(lambda client: client.publish(new, _PUBLISH))
+            await self.portal.run(lambda client: client.publish(new, _PUBLISH))
         else:
-            await self._portal.in_transaction_awaited(
+            await self.portal.in_transaction_awaited(
                 lambda store: capability(store, AsyncOutbox, _PUBLISH).publish_awaited(connection, new), _SYNC_PUBLISH
             )
         return [event.id for event in new]
@@ -52,9 +53,9 @@ class EventVerbs:
     def publish_sync(self, events: Sequence[Event[Any]], connection: object) -> list[str]:
         new = self._encode(events)
         if connection is None:
-            self._portal.run_sync(lambda client: client.publish(new, _PUBLISH))
+            self.portal.run_sync(lambda client: client.publish(new, _PUBLISH))
         else:
-            self._portal.in_transaction(
+            self.portal.in_transaction(
                 lambda store: capability(store, SyncOutbox, _PUBLISH).publish_in(connection, new)
             )
         return [event.id for event in new]
@@ -70,11 +71,11 @@ class EventVerbs:
         new, tasks = self._new_handle(expected, correlation_id, timeout, wakes)
         tasks = await self._added_apart(tasks)
         if connection is None:
-            kept = await self._portal.run(
+            kept = await self.portal.run(
                 lambda client: capability(client.store, Outbox, _EXPECT).create_handle(new, tasks)
             )
         else:
-            kept = await self._portal.in_transaction_awaited(
+            kept = await self.portal.in_transaction_awaited(
                 lambda store: capability(store, AsyncOutbox, _EXPECT).create_handle_awaited(connection, new, tasks),
                 _SYNC_EXPECT,
             )
@@ -92,11 +93,11 @@ class EventVerbs:
             self._runtime.portal.run_sync(lambda client: client.add_many(tasks))
             tasks = []
         if connection is None:
-            kept = self._portal.run_sync(
+            kept = self.portal.run_sync(
                 lambda client: capability(client.store, Outbox, _EXPECT).create_handle(new, tasks)
             )
         else:
-            kept = self._portal.in_transaction(
+            kept = self.portal.in_transaction(
                 lambda store: capability(store, SyncOutbox, _EXPECT).create_handle_in(connection, new, tasks)
             )
         _check_same(new, kept)
@@ -106,7 +107,7 @@ class EventVerbs:
         return handle
 
     def handle(self, correlation_id: str, handle_id: str = "") -> ResumeHandle:
-        return ResumeHandle(self._runtime.portal, self._portal, correlation_id, handle_id)
+        return ResumeHandle(self._runtime.portal, self.portal, correlation_id, handle_id)
 
     def _new_handle(
         self, expected: Expected, correlation_id: str, timeout: Duration, wakes: str | None

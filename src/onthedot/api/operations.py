@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypedDict, TypeVar, Unpack
 
@@ -10,6 +10,7 @@ from onthedot.api.batches import BatchSetup, SyncBatch, SyncBatches
 from onthedot.api.events import EventVerbs, Expected
 from onthedot.api.flow_handles import AsyncFlowHandle, FlowHandle
 from onthedot.api.functions import Enqueuer
+from onthedot.api.outbox import AppOutbox, SyncAppOutbox
 from onthedot.api.schedules import SyncSchedules
 from onthedot.batches.requests import BatchArguments, add_batch
 from onthedot.client.portal import Portal
@@ -45,7 +46,8 @@ class LimitChange(TypedDict, total=False):
 class AppOperations:
     """Finds, explains and changes tasks, limits and pauses, whichever process has added them.
 
-    For sync code the same is under ``app.sync.operations``; schedules are under ``app.schedules``.
+    For sync code the same is under ``app.sync.operations``; schedules are under ``app.schedules``. `outbox` has the
+    events that are unsent or failed.
 
     >>> import asyncio
     >>> from onthedot import App
@@ -60,8 +62,9 @@ class AppOperations:
     ready 1
     """
 
-    def __init__(self, portal: Portal) -> None:
+    def __init__(self, portal: Portal, outbox_portal: Callable[[], Portal]) -> None:
         self._portal = portal
+        self.outbox: AppOutbox = AppOutbox(outbox_portal)
 
     def flow(self, uuid: str) -> AsyncFlowHandle[Any]:
         """Returns the handle of a flow; its result is made of plain values. Also ``app.aflow(uuid)``.
@@ -196,6 +199,7 @@ class SyncOperations:
     def __init__(self, portal: Portal, schedules: SyncSchedules, batch_setup: BatchSetup, events: EventVerbs) -> None:
         self._portal = portal
         self._events = events
+        self.outbox: SyncAppOutbox = SyncAppOutbox(lambda: events.portal)
         self._batch_setup: BatchSetup = batch_setup
         self.schedules = schedules
         self.batches: SyncBatches = SyncBatches(portal)

@@ -94,7 +94,7 @@ class Scheduler:
         self._definitions = DefinitionRegistry()
         self.runtime: Runtime = Runtime(config, self._definitions)
         self.schedules: Schedules = Schedules(self.runtime)
-        self.operations: AppOperations = AppOperations(self.runtime.portal)
+        self.operations: AppOperations = AppOperations(self.runtime.portal, lambda: self.runtime.outbox_portal)
         self._take_consumers()
         registry.watch(self._take_consumers)
 

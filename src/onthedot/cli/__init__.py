@@ -58,6 +58,15 @@ _COMMANDS: dict[str, Lazy | dict[str, Lazy]] = {
         "show": Lazy("flow:show", "A flow: its tasks by state, the first failures, and its waits."),
     },
     "move": Lazy("move:move", "Move pending tasks to another store, while workers run."),
+    "outbox": {
+        "discard": Lazy("outbox:discard", "Give failed events up, so that later ones of their keys are sent."),
+        "list": Lazy("outbox:list_events", "Events, in the order of publishing."),
+        "pause": Lazy("outbox:pause", "Send no events of a topic, or none at all."),
+        "relay": Lazy("outbox:relay", "Send the events of an app to the bus, without running tasks."),
+        "resume": Lazy("outbox:resume", "Send the events of a topic again."),
+        "retry": Lazy("outbox:retry", "Send failed events again."),
+        "status": Lazy("outbox:status", "Unsent events by topic, relays, groups and resume handles."),
+    },
     "schedule": {
         "delete": Lazy("schedule:delete", "Delete a schedule that was put at run time, or an orphan."),
         "list": Lazy("schedule:list_schedules", "Schedules, and when they run next."),

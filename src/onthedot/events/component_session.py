@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -49,8 +49,9 @@ class ComponentSession:
         version: str = "",
         watcher: SessionWatcher | None = None,
         url: str = "",
+        bus: str = "",
     ) -> None:
-        """kind: "relay" or "subscriptions", in its description. watcher: ends it if this process dies.
+        """kind: "relay" or "subscriptions", in its description, as `bus` is. watcher: ends it if this process dies.
 
         url: of the store, for the watcher; "" if it is that of the tasks
         """
@@ -63,6 +64,9 @@ class ComponentSession:
         self._version = version
         self._watcher = watcher
         self._url = url
+        self._bus = bus
+        self._figures: Mapping[str, object] = {}
+        self._started = 0
         self._lock = asyncio.Lock()
         self._heartbeat: Heartbeat | None = None
         self._listening: asyncio.Task[None] | None = None
@@ -89,6 +93,12 @@ class ComponentSession:
         async with self._lock:
             if self.id == lost:
                 await self._replace()
+
+    async def report(self, figures: Mapping[str, object]) -> None:
+        """Adds figures to the description of the session, for operators."""
+        if self._heartbeat is not None and figures != self._figures:
+            self._figures = dict(figures)
+            await self._heartbeat.update_info(self._describe())
 
     def retire(self) -> None:
         """The next `ready` replaces it, which releases the buckets of all its groups."""
@@ -124,6 +134,7 @@ class ComponentSession:
             self._observer.component_lost(self._kind, self.id)
         self._is_retired = False
         self.id = self._new_uuid()
+        self._started = int(self._clock.now())
         runner = TaskHeartbeatRunner()
         self._heartbeat = Heartbeat(
             self._store, self.id, self._describe(), self._clock, self._observer, runner, self._lease
@@ -155,9 +166,10 @@ class ComponentSession:
             "pid": os.getpid(),
             "app": self._app,
             "version": self._version,
-            "started": int(self._clock.now()),
+            "started": self._started,
+            "bus": self._bus,
         }
-        return msgspec.json.encode(info)
+        return msgspec.json.encode({**info, **self._figures})
 
     # -- hints
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from math import ceil
 from random import Random
 from typing import NamedTuple, TypeAlias
 
@@ -25,6 +27,8 @@ from onthedot.stores.contract import Limit, OutboxEvent, RelayRequest, RelayResu
 DAY = 86_400_000
 _PURGE_INTERVAL = 60_000.0  # ms
 _PURGE_BATCH = 1_000
+_REPORT_INTERVAL = 60_000.0  # ms
+_MAX_RATES = 100  # topics in a report
 _SILENCE = 5_000.0  # ms without an answer after which the bus counts as unreachable
 _PAUSED_POLL = 1_000.0  # ms between two looks whether a pause is over
 _LAST_SENDS = 0.5  # seconds that batches have at a stop
@@ -90,7 +94,10 @@ class Relay(ComponentLoop):
         self._marks = _Marks([], {}, set())  # to be written with the next turn
         self._buckets: Sequence[int] = ()
         self._is_reported = False
+        self._has_rates = False
         self._silent = False  # the bus, and that was reported
+        self._sent_in_minute: Counter[str] = Counter()  # by topic, since the last report
+        self._reported_at = clock.now()
         self._purged_at = clock.now() - _PURGE_INTERVAL * random.random()  # several relays at different times
         session.on_hint(self._wakeup.set)
 
@@ -125,6 +132,7 @@ class Relay(ComponentLoop):
         await self._hold(result.events)
         self._start_sends()
         self._check_silence()
+        await self._report_if_due()
         has_more = result.more and limit > 0 and self._limit() > 0
         if await self._purge_if_due() or has_more:
             await asyncio.sleep(0)  # other coroutines run first
@@ -282,6 +290,7 @@ class Relay(ComponentLoop):
 
     def _report_sent(self, partition: TopicPartition, count: int) -> None:
         self._count_moved(count)
+        self._sent_in_minute[partition.topic] += count
         self._topics.on_sent(partition.topic)
         self._observer.events_sent(partition.topic, count, self._clock.now() - self._started[partition])
         if self._silent:
@@ -296,6 +305,21 @@ class Relay(ComponentLoop):
             self._silent = True
             error = BusUnreachable(f"no answer for {silence / 1000:.0f} s, and {len(self.held)} events wait here")
             self._observer.bus_failed("sending", error)
+
+    # -- figures for operators
+
+    async def _report_if_due(self) -> None:
+        """Once per minute, in the description of the session; nothing while nothing is sent."""
+        now = self._clock.now()
+        minutes = (now - self._reported_at) / _REPORT_INTERVAL
+        if minutes < 1:
+            return
+        rates = {topic: ceil(count / minutes) for topic, count in self._sent_in_minute.most_common(_MAX_RATES)}
+        self._reported_at = now
+        self._sent_in_minute.clear()
+        if rates or self._has_rates:
+            await self._session.report({"sent_per_minute": rates, "figures_at": int(now)})
+        self._has_rates = bool(rates)
 
     # -- retention
 

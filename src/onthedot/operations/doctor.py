@@ -23,6 +23,7 @@ from onthedot.operations.health import (
     check_memory,
 )
 from onthedot.operations.humanize import ago, from_now, plural, suffix
+from onthedot.operations.outbox_health import check_outbox
 from onthedot.operations.schedules import ScheduleInfo
 from onthedot.operations.sources import Pause, SourceInfo
 from onthedot.operations.workers import WorkerInfo
@@ -54,6 +55,7 @@ async def diagnose(operations: Operations, *, repair: bool = False) -> list[Chec
     found += _undecodable(groups, await operations.set_aside())
     found.append(_failed(groups, sources))
     found += _schedules(await operations.schedules.list(), workers)
+    found += check_outbox(await operations.outbox.find_status())
     found += await _clocks(operations, workers)
     return found
 

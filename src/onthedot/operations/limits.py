@@ -14,6 +14,7 @@ from onthedot.clock.protocol import Clock
 from onthedot.codec.untyped import decode_untyped_result
 from onthedot.errors import ArgumentError, BadLimit
 from onthedot.model.limits import AtMost, Rate, lane_key, lane_rule
+from onthedot.model.outbox_names import is_outbox_limit
 from onthedot.model.stored_keys import stored_text
 from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.stores.contract import Limit, Store
@@ -67,7 +68,8 @@ class LimitOperations:
     async def list(self) -> Sequence[LimitInfo]:
         """Return all limits in force, by name."""
         limits = await self._store.limits()
-        infos = [_info(name, limits) for name in sorted({limit.name for limit in limits})]
+        names = sorted({limit.name for limit in limits if not is_outbox_limit(limit.name)})
+        infos = [_info(name, limits) for name in names]
         return [info for info in infos if info.paused or info.cap is not None or info.rate is not None]
 
     async def set(

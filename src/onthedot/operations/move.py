@@ -19,6 +19,7 @@ from onthedot.model.uuid7 import new_uuid
 from onthedot.operations.humanize import plural
 from onthedot.operations.move_schedules import move_schedules
 from onthedot.operations.task_queries import PENDING, find_pages
+from onthedot.stores.capabilities import Outbox, find_capability
 from onthedot.stores.contract import CLIENT_LEASE, Added, Ended, Lease, NoteKind, Outcome, Record, Requeued, Store
 from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, is_superseded
 
@@ -89,6 +90,7 @@ class Move:
         """
         self._release = release
         await self._check_different()
+        await self._check_outbox()
         await self._move_limits()
         await self._finish_earlier()
         await self._move_tasks()
@@ -116,6 +118,23 @@ class Move:
                 raise StoreRefused("a move from a store to itself: --from and --to are the same one")
         finally:
             await self._source.close_session(probe)
+
+    async def _check_outbox(self) -> None:
+        """Refuse to leave events behind: they and resume handles stay in their database."""
+        outbox = find_capability(self._source, Outbox)
+        if outbox is None:
+            return
+        state = await outbox.outbox_state()
+        unsent = sum(each.pending + each.failed for each in state.topics)
+        waiting = state.handles.get("pending", 0) + state.handles.get("complete", 0)
+        if not unsent and not waiting:
+            return
+        events = plural(unsent, "event is unsent", "events are unsent")
+        handles = plural(waiting, "resume handle is open", "resume handles are open")
+        raise StoreRefused(
+            f"{events} and {handles} here, and a move leaves them behind: let a relay send the events, retry or "
+            "discard failed ones (onthedot outbox status), and wait until the handles are resumed or expired"
+        )
 
     async def _running(self) -> int:
         return sum(count for (_, state), count in (await self._source.tally()).items() if state == "running")

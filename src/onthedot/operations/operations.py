@@ -29,6 +29,7 @@ from onthedot.operations.flows import FlowOperations
 from onthedot.operations.health import server_info
 from onthedot.operations.limits import CodeDefinitions, LimitOperations
 from onthedot.operations.live_view import LiveView
+from onthedot.operations.outbox import OutboxOperations
 from onthedot.operations.run_times import recent_durations
 from onthedot.operations.schedules import ScheduleOperations
 from onthedot.operations.signals import SignalOperations
@@ -46,7 +47,8 @@ NO_CODE = CodeDefinitions()
 class Operations:
     """The operations on the tasks of one app in one store.
 
-    `tasks` finds tasks; `flows`, `batches`, `limits` and `schedules` read and change these; `signals` sends signals.
+    `tasks` finds tasks; `flows`, `batches`, `limits`, `schedules` and `outbox` read and change these; `signals` sends
+    signals.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Operations:
         self.batches: BatchOperations = BatchOperations(store, self.tasks, self.flows, self._clock)
         self.limits: LimitOperations = LimitOperations(store, self._clock, code)
         self.signals: SignalOperations = SignalOperations(store)
+        self.outbox: OutboxOperations = OutboxOperations(store, self._clock)
         self.schedules: ScheduleOperations = ScheduleOperations(store, client, self._clock, observer, code.schedules)
 
     # -- tasks

@@ -9,6 +9,7 @@ from datetime import datetime
 from urllib.parse import unquote
 
 from onthedot.clock.epoch import from_optional_ms
+from onthedot.model.outbox_names import is_outbox_limit
 from onthedot.operations.run_times import RunTimes, run_times
 from onthedot.operations.workers import WorkerInfo
 from onthedot.stores.contract import Limit, State
@@ -68,6 +69,8 @@ def source_infos(
         counts[source][state] = number
     own: defaultdict[str, list[Limit]] = defaultdict(list)
     for limit in limits:
+        if is_outbox_limit(limit.name):
+            continue  # `outbox status` has it
         own[limit.name.partition("/")[0]].append(limit)
     known = Counter(source for worker in workers for source in worker.sources)
     found: list[SourceInfo] = []

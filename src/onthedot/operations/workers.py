@@ -42,6 +42,9 @@ class ComponentInfo:
     pid: int = 0
     version: str = ""
     started: datetime | None = None
+    bus: str = ""  # as people read it
+    figures_at: int = 0  # ms, by its clock
+    sent_per_minute: Mapping[str, int] = field(default_factory=dict[str, int])  # by topic, at that time
 
 
 async def live_workers(store: Store) -> list[WorkerInfo]:
@@ -61,6 +64,9 @@ async def live_components(store: Store) -> list[ComponentInfo]:
             pid=facts.get("pid", 0),
             version=facts.get("version", ""),
             started=from_optional_ms(facts.get("started")),
+            bus=facts.get("bus", ""),
+            figures_at=facts.get("figures_at", 0),
+            sent_per_minute=facts.get("sent_per_minute", {}),
         )
         for name, facts in described
         if "component" in facts

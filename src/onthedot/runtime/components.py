@@ -59,19 +59,17 @@ class ComponentFactory:
         self._observer = observer
         self._polls = store.traits.shared  # hints inside of one process are never lost
         self._to_message = partial(bus_message, source=config.events.source_of(config.name))
-        self.connection: BusConnection = self._new_connection()
+        self._kafka = config.events.kafka()
+        self._shown_bus = "the store" if self._kafka is None else f"Kafka at {self._kafka.servers}"
+        self.connection: BusConnection = BusConnection(self._new_bus(), self._shown_bus, config.clock, observer)
 
-    def _new_connection(self) -> BusConnection:
-        kafka = self._config.events.kafka()
-        if kafka is None:
+    def _new_bus(self) -> Bus:
+        if self._kafka is None:
             sessions = SessionPool(lambda: self.new_session("subscriptions"))
-            bus: Bus = StoreBus(self._outbox, sessions, self._config.clock, self._to_message, polls=self._polls)
-            return BusConnection(bus, "the store", self._config.clock, self._observer)
+            return StoreBus(self._outbox, sessions, self._config.clock, self._to_message, polls=self._polls)
         from onthedot.events.kafka import KafkaBus  # an extra
 
-        return BusConnection(
-            KafkaBus(kafka, self._config.name), f"Kafka at {kafka.servers}", self._config.clock, self._observer
-        )
+        return KafkaBus(self._kafka, self._config.name)
 
     def relay(self) -> Relay:
         events = self._config.events
@@ -122,4 +120,5 @@ class ComponentFactory:
             version=version(),
             watcher=self._config.session_watcher,
             url=self._config.events.outbox or "",
+            bus=self._shown_bus,
         )

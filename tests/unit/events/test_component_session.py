@@ -81,7 +81,7 @@ async def test_components_are_not_listed_as_workers() -> None:
     (component,) = await live_components(setup.store)
     assert (component.id, component.component) == (name, "relay")
     info = msgspec.json.decode((await setup.store.sessions())[name])
-    assert info.keys() == {"component", "host", "pid", "app", "version", "started"}
+    assert info.keys() == {"component", "host", "pid", "app", "version", "started", "bus"}
     await session.close()
 
 

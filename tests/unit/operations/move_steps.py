@@ -76,13 +76,15 @@ class Watched:
         self._store, self._side, self._life = store, side, life
 
     def __getattr__(self, verb: str) -> Any:
+        method = getattr(self._store, verb)  # it has no more abilities than its store
+
         async def call(*args: Any) -> Any:
             life, name = self._life, f"{self._side}.{verb}"
             life.calls += 1
             if life.meanwhile is not None:
                 await life.meanwhile()
             life.check(name, "before")
-            answer = await getattr(self._store, verb)(*args)
+            answer = await method(*args)
             life.check(name, "after")
             return answer
 
