@@ -154,6 +154,7 @@ class App(AppAgents, AppBatches, AppEvents, AppHandles, AppLifecycle, AppShortcu
             executors=dict(executors or {}),
             module=calling_module(),
             max_kept=parse_bound(max_kept, "max_kept", least=0),
+            has_events=True,
             events=as_events(events),
             max_pending=None if max_pending is None else parse_bound(max_pending, "max_pending"),
         )
@@ -172,7 +173,7 @@ class App(AppAgents, AppBatches, AppEvents, AppHandles, AppLifecycle, AppShortcu
         self.sync: SyncOperations = SyncOperations(
             self._portal, SyncSchedules(self.runtime), self._batch_setup, self._events
         )
-        self.agents = AgentRegistry() if agents is None else check_registry(agents)
+        self.agents: AgentRegistry = AgentRegistry() if agents is None else check_registry(agents)
         self.agents.listen(self.runtime.agents)
         open_apps.add(self)
 

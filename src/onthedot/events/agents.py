@@ -122,9 +122,8 @@ class FunctionAgent(BaseAgent):
         self.id = agent_id
         self.__module__ = function.__module__
         self.__doc__ = function.__doc__
-        for name, value in attributes.items():
+        for name, value in {**attributes, "process": function}.items():
             setattr(self, name, value)
-        self.process = function  # type: ignore[method-assign]
 
     def __call__(self, event: Event[Any]) -> Any:
         return self.function(event)

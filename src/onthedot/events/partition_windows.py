@@ -14,10 +14,10 @@ class ReceivedRecord:
     __slots__ = ("is_done", "key", "offset", "task", "window")
 
     def __init__(self, window: PartitionWindow, record: BusRecord, task: NewTask | None) -> None:
-        self.window = window
+        self.window: PartitionWindow = window
         self.offset: int = record.offset
         self.key: bytes | None = record.message.key
-        self.task = task  # None: skipped
+        self.task: NewTask | None = task  # None: skipped
         self.is_done: bool = task is None
 
 

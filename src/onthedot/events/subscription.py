@@ -55,7 +55,7 @@ class AgentSubscription(ComponentLoop):
         super().__init__(clock, observer)
         self._polls = clock.is_system or store.traits.shared  # hints inside of one process are never lost
         self._read_wait = _READ_WAIT if self._polls else inf
-        self.name = f"agent {source.agent.id}"
+        self.name: str = f"agent {source.agent.id}"
         self.source = source
         self._connection = connection
         self._store = store
@@ -222,7 +222,7 @@ class AgentSubscription(ComponentLoop):
         before = self._records.count
         skipped = self._records.accept(lambda record: self._tasks.task_of(record, now))
         accepted = self._records.count - before
-        self.moved += skipped + accepted
+        self._count_moved(skipped + accepted)
         if skipped:
             self._observer.events_received(self.source.agent.id, "skipped", skipped)
             self._plan_commit()
@@ -282,7 +282,7 @@ class AgentSubscription(ComponentLoop):
     def _end(self, uuids: Collection[str]) -> None:
         done = sum(self._records.end(uuid) for uuid in uuids)
         if done:
-            self.moved += done
+            self._count_moved(done)
             self._plan_commit()
 
     # -- offsets

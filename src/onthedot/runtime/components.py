@@ -32,7 +32,7 @@ _POLL_WITHOUT_HINTS = 0.05  # seconds
 
 def new_components(runtime: Runtime) -> Components:
     """The components of a runtime whose stores are open on this loop. A store without an outbox has none."""
-    outbox = runtime.find_outbox()
+    outbox = runtime.find_outbox() if runtime.config.has_events else None
     if outbox is None:
         runtime.agents.check_store()
         return NO_COMPONENTS
@@ -57,7 +57,8 @@ class ComponentFactory:
         self._store = store
         self._outbox = outbox
         self._observer = observer
-        self._polls = store.traits.shared  # hints inside of one process are never lost
+        # Hints inside of one process are never lost; a test that turns the clock has no other process.
+        self._polls = store.traits.shared and config.clock.is_system
         self._to_message = partial(bus_message, source=config.events.source_of(config.name))
         self._kafka = config.events.kafka()
         self._shown_bus = "the store" if self._kafka is None else f"Kafka at {self._kafka.servers}"

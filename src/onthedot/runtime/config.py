@@ -54,6 +54,7 @@ class RuntimeConfig:
     executors: the user's own, by name
     module: where the app was made
     max_kept: how many ended tasks the store keeps
+    has_events: its users publish events; a scheduler has no verb for that
     events: how events are published and received
     max_pending: how many pending tasks there may be; None: no limit
     count_from_start: ``status()`` never waits for the store, not even the first time
@@ -84,6 +85,7 @@ class RuntimeConfig:
     module: str = "__main__"
     max_kept: int = 1_000_000
     max_pending: int | None = None
+    has_events: bool = False
     events: Events = field(default_factory=Events)
     count_from_start: bool = False
     observers: tuple[Observer, ...] = ()

@@ -84,9 +84,10 @@ class RedisReads(ABC):
             for seq, task, history, state in zip(rows.seqs, rows.tasks, rows.histories, rows.states, strict=True)
         ]
         for number, session, started in zip(*[iter(rows.running)] * 3, strict=True):
-            record = found[number - 1]
+            index: int = number - 1
+            record = found[index]
             if record is not None:
-                found[number - 1] = _as_running(record, session.decode(), started)
+                found[index] = _as_running(record, session.decode(), started)
         return found
 
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
