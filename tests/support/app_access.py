@@ -27,4 +27,6 @@ def worker_pids(app: App[Any]) -> set[int]:
 
 
 def session_count(app: App[Any]) -> int:
-    return len(call_store(app, lambda store: store.sessions()))
+    """Of workers; components, such as a relay, have sessions of their own."""
+    infos = call_store(app, lambda store: store.sessions()).values()
+    return sum(b'"component"' not in info for info in infos)

@@ -63,6 +63,7 @@ class MessageQueue:
         self._runtime.use(
             replace(
                 self._runtime.config,
+                has_events=False,
                 slots={ASYNC: self.config.max_workers},
                 one_pool=True,  # sync and async handlers share them
                 claim_batch=self.config.batch_size,
