@@ -154,7 +154,6 @@ class App(AppAgents, AppBatches, AppEvents, AppHandles, AppLifecycle, AppShortcu
             executors=dict(executors or {}),
             module=calling_module(),
             max_kept=parse_bound(max_kept, "max_kept", least=0),
-            has_events=True,
             events=as_events(events),
             max_pending=None if max_pending is None else parse_bound(max_pending, "max_pending"),
         )

@@ -81,6 +81,7 @@ class Scheduler:
     ) -> None:
         self.registry = registry
         config = RuntimeConfig(
+            has_events=False,
             name=check_name(name, "name of the scheduler"),
             url=store_url(store),
             logs=LogObserver(logger),

@@ -85,7 +85,7 @@ class RuntimeConfig:
     module: str = "__main__"
     max_kept: int = 1_000_000
     max_pending: int | None = None
-    has_events: bool = False
+    has_events: bool = True
     events: Events = field(default_factory=Events)
     count_from_start: bool = False
     observers: tuple[Observer, ...] = ()
