@@ -31,15 +31,11 @@ class FlowProgress:
 
 
 class FlowOperations:
-    """Reads and changes flows of one store."""
+    """Reads and changes flows of one store. cancel: cancels tasks by uuid."""
 
     def __init__(
-        self,
-        store: Store,
-        queries: TaskQueries,
-        cancel: Callable[[Sequence[Record], str], Awaitable[Collection[str]]],
+        self, store: Store, queries: TaskQueries, cancel: Callable[[Collection[str], str], Awaitable[int]]
     ) -> None:
-        """cancel: gets living tasks, ≤ BATCH, and returns the uuids of those that have ended by it."""
         self._store = store
         self._queries = queries
         self._cancel = cancel
@@ -85,32 +81,33 @@ class FlowOperations:
         return await first_ended(self._store, flow, "failed")
 
     async def cancel(self, flow: str, reason: str = "cancelled") -> int:
-        """Cancel all that lives, in passes. Return how many tasks lived.
+        """Cancel all that lives, in passes. Return how many lived at first.
 
         After 5 s the tasks that run, and have been asked to cancel, are left to end by themselves. Tasks that members
         have added meanwhile are cancelled at any time.
         """
-        passes = FlowCancel(self._store, self._cancel, reason)
+        passes = FlowCancel(self._store, self._cancel, self.members, reason)
         passes.begin(await self._queries.record(flow))
         now = asyncio.get_running_loop().time
         deadline = now() + CANCEL_TIME
-        await passes.first_pass()
-        while passes.must_continue or (not passes.is_complete and now() < deadline):
+        alive = await passes.next_pass()
+        left = alive
+        while left and (passes.found_new or now() < deadline):
             await asyncio.sleep(_PAUSE)
-            await passes.next_pass()
-        return len(passes.requested)
+            left = await passes.next_pass()
+        return alive
 
     async def stop(self, flow: str, reason: str) -> int:
         """Cancel the members that have not started, after one has failed."""
         stopped = 0
         for state in _NOT_STARTED:
-            records = [
-                record
+            uuids = [
+                record.uuid
                 async for record in self._queries.records({"flow": flow, "state": state})
                 if record.history.started is None
             ]
-            for start in range(0, len(records), BATCH):
-                stopped += len(await self._cancel(records[start : start + BATCH], reason))
+            for start in range(0, len(uuids), BATCH):
+                stopped += await self._cancel(uuids[start : start + BATCH], reason)
         return stopped
 
     async def retry(self, flow: str) -> int:

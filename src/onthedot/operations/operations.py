@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from typing import Unpack
@@ -64,7 +64,9 @@ class Operations:
         self._clock = clock or SystemClock()
         self._code = code
         self.tasks: TaskQueries = TaskQueries(store, code.result_decoder)
-        self.flows: FlowOperations = FlowOperations(store, self.tasks, self._cancel_living)
+        self.flows: FlowOperations = FlowOperations(
+            store, self.tasks, lambda uuids, reason: self.cancel(*uuids, reason=reason)
+        )
         self.batches: BatchOperations = BatchOperations(store, self.tasks, self.flows, self._clock)
         self.limits: LimitOperations = LimitOperations(store, self._clock, code)
         self.signals: SignalOperations = SignalOperations(store)
@@ -122,24 +124,13 @@ class Operations:
 
     async def _cancel(self, uuids: Sequence[str], reason: str, *, with_children: bool = True) -> int:
         uuids = possible_uuids(uuids)
-        found = await self._store.get(uuids)
-        living = {record.uuid: record for record in found if record is not None and record.history.ended is None}
-        await self._cancel_tasks(uuids, living, reason, with_children=with_children)
-        return len(living)
-
-    async def _cancel_living(self, records: Sequence[Record], reason: str) -> Collection[str]:
-        living = {record.uuid: record for record in records}
-        return await self._cancel_tasks(list(living), living, reason)
-
-    async def _cancel_tasks(
-        self, uuids: Sequence[str], living: Mapping[str, Record], reason: str, *, with_children: bool = True
-    ) -> Collection[str]:
-        """living: those that live, as they were just read. Return the uuids of those that have ended by the cancel."""
         reason = stored_text(reason)
+        found = await self._store.get(uuids)
+        alive = {record.uuid: record for record in found if record is not None and record.history.ended is None}
         leased = await self._store.cancel(self._client, uuids, reason)
         effects: Mapping[str, Effects] = {}
         if with_children:
-            effects = await effects_of_cancel(self._store, leased.tasks, living, new_uuid)
+            effects = await effects_of_cancel(self._store, leased.tasks, alive, new_uuid)
         error = encode_reason(reason)
         outcomes = [
             Ended(
@@ -151,9 +142,8 @@ class Operations:
             )
             for record in leased.tasks
         ]
-        turn = await self._store.turn(self._client, outcomes, None)
-        verdicts = zip(leased.tasks, turn.verdicts, strict=True)
-        return [record.uuid for record, verdict in verdicts if verdict != "lost"]
+        await self._store.turn(self._client, outcomes, None)
+        return len(alive)
 
     def _keep(self, record: Record) -> int:
         keep = self._code.keep(record.source)
