@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -42,6 +42,7 @@ def new_app(lease: float, events: RunEvents) -> tuple[App, Tasks]:  # noqa: C901
         stop_timeout=2,
         defaults={"max_crashes": 1000, "keep": timedelta(days=1)},
     )
+    app.runtime.use(replace(app.runtime.config, has_events=False))  # events are not simulated yet
 
     @app.task
     async def short(number: int) -> int:
