@@ -31,7 +31,7 @@ def test_contract_holds_on_version(version: str, tmp_path: Path) -> None:
         **os.environ, "ONTHEDOT_TEST_REDIS": program.path, "ONTHEDOT_TEST_REDIS_LIBRARIES": program.libraries,
     }  # fmt: skip
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", str(tmp_path / "base")]
-    folders = ["tests/contract", "tests/stores/redis", "tests/model"]
+    folders = ["tests/contract", "tests/unit/stores/redis", "tests/model"]
     done = subprocess.run(
         [*command, "-k", THESE, *folders], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
