@@ -5,21 +5,22 @@ python examples/background_thread.py
 
 from __future__ import annotations
 
-import time
+from queue import SimpleQueue
 
 from onthedot import App, IntervalSchedule
 
 app = App("heartbeat", store="memory://")
+beats: SimpleQueue[str] = SimpleQueue()
 
 
 @app.task(schedule=IntervalSchedule(interval=0.2))
 def beat() -> None:
-    print("beat", flush=True)
+    beats.put("beat")
 
 
 if __name__ == "__main__":
     app.start(auto=True, threading=True)
     for number in range(3):
-        print(f"the program goes on: {number}", flush=True)
-        time.sleep(0.3)
+        print(f"the program goes on: {number}")
+        print(beats.get())
     app.shutdown()

@@ -105,7 +105,7 @@ class Reader:
         return [stored.event.id for stored in (await self.page(limit)).events]
 
     async def commit(self, positions: Mapping[int, int] | None = None) -> None:
-        """All that it has read, unless said otherwise."""
+        """Up to these positions; by default all that it has read."""
         await self._store.commit_positions(self._group, self.name, self.positions if positions is None else positions)
 
 

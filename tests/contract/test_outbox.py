@@ -182,7 +182,7 @@ async def test_marks_of_a_dead_relay_are_accepted(store: Store, clock: ManualClo
     assert (await stored(store, "1")).status == "sent"
     assert (await stored(store, "2")).status == "failed"
     await second.turn(sent=["1", "2"])
-    assert (await stored(store, "2")).status == "sent", "it is on the bus, whatever another relay was told"
+    assert (await stored(store, "2")).status == "sent", "it is on the bus, although another relay was refused"
 
 
 async def test_relay_without_a_session_gets_nothing(store: Store) -> None:

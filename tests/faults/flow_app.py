@@ -5,6 +5,7 @@ The environment variables STORE and RUN_LOG name the store and the file for the 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from typing import Any
@@ -13,11 +14,13 @@ from onthedot import App, Call, current_task, group
 from tests.faults.kill_points import append, kill_once
 from tests.faults.worker_processes import run_forked
 
+MEMBER_SECONDS = 0.05  # long enough that the members of a group run when workers are killed
 app = App("flows", store=os.environ.get("STORE", "memory://"), concurrency=32, stop_timeout=5)
 
 
 @app.task(max_crashes=1000)
 async def same(number: int) -> int:
+    await asyncio.sleep(MEMBER_SECONDS)
     return number
 
 

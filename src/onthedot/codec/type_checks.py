@@ -81,7 +81,7 @@ def _mismatch(annotation: object, value: object) -> Unstorable:
 def _check_constraints(annotation: Any, value: object) -> None:
     try:
         msgspec.convert(value, annotation)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the second: a text with a lone surrogate
         raise Unstorable(f"does not hold what is declared: {error}") from None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
@@ -35,6 +35,7 @@ class _Bucket:
         self.read_to = 0
         self.committed = 0  # by this member
         self.buffered = 0  # records that were not delivered
+        self.has_more: bool = False  # the last read of its log may not have reached the end
         self.open: deque[_Place] = deque()  # read and not committed, by position
 
     @property
@@ -83,7 +84,6 @@ class StoreSubscription:
         self._buckets: dict[int, _Bucket] = {}
         self._buffers: dict[TopicPartition, deque[BusRecord]] = {}
         self._paused: set[TopicPartition] = set()
-        self._is_behind = False  # the last read passed over a long part of the log, and may not have reached its end
         self._is_closed = False
         self._wakeup = WakeUp(clock)
         self._has_hint = True  # it has not looked yet
@@ -94,6 +94,11 @@ class StoreSubscription:
     def buffered(self) -> int:
         """Records that were read and wait here."""
         return sum(bucket.buffered for bucket in self._buckets.values())
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether the log has more than was read, of a bucket that has not too many records here."""
+        return any(bucket.has_more and bucket.buffered < _MAX_BUFFERED for bucket in self._buckets.values())
 
     # -- reading
 
@@ -154,13 +159,13 @@ class StoreSubscription:
         self._next_look = self._clock.now() + (_POLL_WITH_HINTS if self._session.is_listening else _POLL)
         lost = [bucket for bucket in self._buckets if bucket not in page.buckets]
         await self._revoke(lost)
-        longest = 0
+        part = max(1, _PAGE // max(1, len(page.buckets)))  # that each bucket may have of a page
+        counts = Counter(stored.event.bucket for stored in page.events)
         for bucket, position in page.buckets.items():
             known = self._buckets.setdefault(bucket, _Bucket())
-            if position < _END:
-                longest = max(longest, position - known.read_to)
+            if position < _END:  # otherwise it was left out
+                known.has_more = counts[bucket] >= part or position - known.read_to >= _MAX_SKIPPED
                 known.read_to = position
-        self._is_behind = longest >= _MAX_SKIPPED
         for stored in page.events:
             self._buffer(self._to_record(stored))
         await self._commit_skipped()
@@ -255,7 +260,7 @@ class StoreSubscription:
         return lag
 
     async def close(self) -> None:
-        """Leaves the group. What was read and not committed is read again by another member."""
+        """Leaves the group. Another member reads again the records that are not committed."""
         if self._is_closed:
             return
         self._is_closed = True

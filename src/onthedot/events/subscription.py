@@ -89,25 +89,11 @@ class AgentSubscription(ComponentLoop):
 
     async def _begin(self) -> None:
         self._ends.join(self._on_ended)
-        self._subscription = await self._subscribe()
+        self._subscription = await self._connection.subscribe(
+            self.source.group, self.source.topics, self._on_revoked, self.name
+        )
         self._observer.agent_started(self.source.agent.id, self.source.topics)
         self._reading = asyncio.create_task(self._read())
-
-    async def _subscribe(self) -> Subscription:
-        bus = await self._connection.open()
-        delay = RetryDelay()
-        failed = False
-        while True:
-            try:
-                subscription = await bus.subscribe(self.source.group, self.source.topics, self._on_revoked)
-            except Exception as error:  # noqa: BLE001 - reported, and repeated
-                failed = True
-                self._observer.bus_failed(f"subscribing {self.name}", error)
-                await WakeUp(self._clock).wait(delay.next())
-            else:
-                if failed:
-                    self._observer.bus_recovered(f"subscribing {self.name}")
-                return subscription
 
     async def _finish(self) -> None:
         await self._stop_reading()
@@ -169,7 +155,7 @@ class AgentSubscription(ComponentLoop):
             self._observer.bus_failed(f"reading for {self.name}", error)
 
     async def _on_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Commits what has ended. It does not wait for tasks: they go on, whoever owns the partitions."""
+        """Commits what has ended. It does not wait for tasks: they go on under any owner of the partitions."""
         self._paused.difference_update(partitions)
         windows = self._records.forget(partitions)
         try:

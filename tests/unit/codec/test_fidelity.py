@@ -243,6 +243,7 @@ REFUSED: list[tuple[Any, Any, str, str]] = [
     (str, Text("a"), "$.x", "pass a plain str"),
     (str, Word.YES, "$.x", "annotate the parameter with Word itself"),
     (str, "a\ud800", "$.x", "lone surrogate at 1"),
+    (Annotated[int, msgspec.Meta(ge=1)], "a\ud800", "$.x", "surrogates not allowed"),
     (list[str], ["a", "\udfff"], "$.x[1]", "lone surrogate"),
     (dict[str, int], {"\ud800": 1}, "$.x", "lone surrogate"),
     (Path, Path("/tmp/\udcff"), "$.x", "lone surrogate"),

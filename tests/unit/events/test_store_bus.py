@@ -33,9 +33,9 @@ class StoreSetup(Setup):
         await self.store.relay("r", [stored.seq for stored in pending], {}, None, to_log=True)
 
     async def subscribe(self, *topics: str, group: str = "g") -> StoreSubscription:
-        return await self.store_bus.subscribe(group, topics or (TOPIC,), self._on_revoked)
+        return await self.store_bus.subscribe(group, topics or (TOPIC,), self.on_revoked)
 
-    async def _on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+    async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
         self.revoked += partitions
 
 
@@ -192,3 +192,39 @@ async def test_close_ends_a_read() -> None:
         await every_chance()
         await subscription.close()
         assert await reading == ()
+
+
+async def test_long_log_of_one_bucket_is_read_without_further_hints() -> None:
+    async with store_setup() as setup:
+        bus = StoreBus(setup.store, setup.sessions, setup.clock, to_message, polls=True)
+        sent = [str(number) for number in range(400)]
+        await setup.send(*sent)
+        subscription = await bus.subscribe("g", (TOPIC,), setup.on_revoked)
+        read: list[str] = []
+        async with asyncio.timeout(5):
+            while len(read) < len(sent):
+                read += ids(await subscription.read(100, 1))
+        assert read == sent
+        await bus.close()
+
+
+async def test_bucket_that_was_full_is_read_on_after_it_is_resumed() -> None:
+    async with store_setup() as setup:
+        bus = StoreBus(setup.store, setup.sessions, setup.clock, to_message, polls=True)
+        subscription = await bus.subscribe("g", (TOPIC,), setup.on_revoked)
+        partition = TopicPartition(TOPIC, bus.partition_of(b"k", 16))
+        await subscription.read(1, 0)
+        subscription.pause([partition])
+        sent = [str(number) for number in range(1_500)]
+        for start in (0, 500, 1_000):
+            await setup.send(*sent[start : start + 500])
+        while subscription.buffered < 1_000:
+            assert await subscription.read(100, 0.05) == []
+        assert subscription.buffered < 1_100, "no more than a bound"
+        subscription.resume([partition])
+        read: list[str] = []
+        async with asyncio.timeout(5):
+            while len(read) < len(sent):
+                read += ids(await subscription.read(500, 1))
+        assert read == sent
+        await bus.close()

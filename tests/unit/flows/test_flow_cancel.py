@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -32,6 +33,7 @@ def living(app: App) -> dict[str, int]:
 def test_cancelled_flow_ends_within_five_seconds_while_its_members_add_others(app: App, flow_store: AppStore) -> None:
     spawned: list[int] = []
     cleaned: list[str] = []
+    cancelled = threading.Event()
 
     @app.task
     async def leaf(number: int) -> int:
@@ -39,6 +41,8 @@ def test_cancelled_flow_ends_within_five_seconds_while_its_members_add_others(ap
 
     @app.task
     async def spread(number: int) -> int:
+        if len(spawned) >= SIZE // 2:  # otherwise a fast store has run all of them before the cancel
+            await until(cancelled.is_set)
         current_task().spawn(leaf.options(after=3600).s(number))
         spawned.append(number)
         return number
@@ -57,6 +61,7 @@ def test_cancelled_flow_ends_within_five_seconds_while_its_members_add_others(ap
         wait_until(lambda: len(spawned) >= SIZE // 20)
         began = time.monotonic()
         lived = handle.cancel("enough")
+        cancelled.set()
         wait_until(lambda: not living(app).keys() - {"clean"})
         took = time.monotonic() - began
         with pytest.raises(TaskCancelled, match="enough"):

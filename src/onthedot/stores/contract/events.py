@@ -17,7 +17,7 @@ EventStatus: TypeAlias = Literal["pending", "sent", "failed", "discarded"]
 discarded: an operator gave it up.
 """
 HandleStatus: TypeAlias = Literal["pending", "complete", "resumed", "expired"]
-"""complete: all that it expects is stored. resumed: whoever waits has been woken."""
+"""complete: all that it expects is stored. resumed: the waiting task or flow has been woken."""
 
 
 class NewEvent(Struct, frozen=True, gc=False):

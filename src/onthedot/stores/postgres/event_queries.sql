@@ -82,7 +82,7 @@ FROM onthedot.event_bucket AS b LEFT JOIN onthedot.event_member AS m
 WHERE b.app = {app_id};
 
 -- name: unread
--- The events of topics in the log that a group has not committed, per topic and bucket. What is committed is not read.
+-- The events of topics in the log that a group has not committed, per topic and bucket. Committed ones are not read.
 SELECT e.topic, n.bucket, count(*) AS number FROM generate_series(0, 15) AS n (bucket)
 LEFT JOIN onthedot.event_bucket AS b ON b.app = {app_id} AND b.consumer_group = $2 AND b.bucket = n.bucket
 CROSS JOIN LATERAL (

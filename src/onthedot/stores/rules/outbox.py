@@ -48,7 +48,7 @@ def relay(
     *,
     to_log: bool,
 ) -> RelayResult:
-    """Mark first: what was sent is sent, whoever owns its bucket now."""
+    """Mark first: a sent event is on the bus, also if its bucket has another owner now."""
     if sent:
         tables.events.mark_sent(sent, to_log=to_log)
         tables.notifications.events = tables.notifications.events or to_log

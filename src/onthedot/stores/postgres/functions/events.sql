@@ -19,7 +19,7 @@ BEGIN
 END $$;
 
 -- name: event_problem_v1
--- What is wrong with an event that another program writes; null: nothing. verbs: actions in the past tense that do not
+-- The problem of an event that another program writes; null: there is none. verbs: actions in the past tense that do not
 -- end in "ed".
 CREATE FUNCTION event_problem_v1(_type text, _aggregate_id text, _key text, _topic text, _verbs text[]) RETURNS text
 LANGUAGE plpgsql AS $$

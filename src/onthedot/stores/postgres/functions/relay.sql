@@ -37,7 +37,7 @@ BEGIN
 END $$;
 
 -- name: fair_share_v1
--- What a member should own now: those that it keeps, those above its share that are busy and that are not, and free ones
+-- The buckets of a member now: those that it keeps, those above its share that are busy and that are not, and free ones
 -- that it lacks. A bucket is free if its owner is no member.
 CREATE FUNCTION fair_share_v1(
     _app integer, _group text, _session text, _busy smallint[],
