@@ -102,7 +102,9 @@ class _Builder:
     last: Call[Any]
     max_flow: int
     calls: dict[int, Call[Any]] = field(default_factory=dict[int, Call[Any]])  # in the order of their discovery
-    follows: dict[int, dict[int, None]] = field(default_factory=dict[int, dict[int, None]])  # by ids; ordered sets
+    follows: dict[int, dict[int, None]] = field(
+        default_factory=dict[int, dict[int, None]]
+    )  # of calls that follow any; by ids
     handlers: list[Handler] = field(default_factory=list[Handler])
     collecting: set[int] = field(default_factory=set[int])  # groups with on_error="collect"
     resolved: dict[tuple[int, ...], dict[int, None]] = field(default_factory=dict[tuple[int, ...], dict[int, None]])
@@ -121,7 +123,7 @@ class _Builder:
                 "that spawns the rest, or raise App(max_flow=…)"
             )
         none: dict[int, None] = {}
-        predecessors = {key: self._resolved(key, joined) if self.follows[key] else none for key in tasks}
+        predecessors = {key: self._resolved(key, joined) if key in self.follows else none for key in tasks}
         levels = self._levels(tasks, predecessors)
         longest = max(levels.values())
         if longest > MAX_PATH:
@@ -176,11 +178,17 @@ class _Builder:
             needed = direct
             if call.relations is not NO_RELATIONS:
                 needed = [*direct, *call.relations.after, *call.relations.first_after]
-            if not needed:
-                self._visit(call, direct, portal)
-                continue
             stack.append((call, direct))
-            stack += [(each, None) for each in reversed(needed) if id(each) not in begun]
+            if all(map(_needs_nothing, needed)):  # most members of most groups
+                self._visit_leaves(needed, portal)
+            else:
+                stack += [(each, None) for each in reversed(needed) if id(each) not in begun]
+
+    def _visit_leaves(self, calls: Iterable[Call[Any]], portal: object) -> None:
+        for call in calls:
+            if call.origin().portal is not portal:
+                raise _other_app(call)
+            self.calls.setdefault(id(call), call)
 
     def _visit(self, call: Call[Any], direct: list[Call[Any]], portal: object) -> None:
         key = id(call)
@@ -188,9 +196,10 @@ class _Builder:
         if isinstance(call, Group) and call.on_error == "collect":
             self.collecting.add(key)
         if (direct or not is_group) and call.origin().portal is not portal:  # an empty group has none
-            raise ArgumentError(f"{call!r} is a call of another app; a flow is in one store")
+            raise _other_app(call)
         self.calls[key] = call
-        self.follows[key] = dict.fromkeys(map(id, direct)) if direct else {}
+        if direct:
+            self.follows[key] = dict.fromkeys(map(id, direct))
         if call.relations is NO_RELATIONS:
             return
         if is_group:
@@ -206,14 +215,14 @@ class _Builder:
             if len(own) > 1:
                 own -= self._reachable(id(other))
             for each in own:
-                if self.follows[each].keys().isdisjoint(own):
-                    self.follows[each][id(other)] = None
+                if own.isdisjoint(self.follows.get(each, ())):
+                    self.follows.setdefault(each, {})[id(other)] = None
 
     def _reachable(self, start: int) -> set[int]:
         found = {start}
         stack = [start]
         while stack:
-            for key in self.follows[stack.pop()]:
+            for key in self.follows.get(stack.pop(), ()):
                 if key not in found:
                     found.add(key)
                     stack.append(key)
@@ -229,7 +238,7 @@ class _Builder:
             if isinstance(call, Group):
                 yield from (id(each) for each in call.members if isinstance(each, Group))
                 continue
-            if not self.follows[key]:
+            if key not in self.follows:
                 continue
             for argument in arguments_of(call):
                 if type(argument) is list:
@@ -242,7 +251,7 @@ class _Builder:
         """The task follows a collecting group alone, or joins one."""
         if key in joined:
             return key in self.collecting
-        return any(each in self.collecting and each not in joined for each in self.follows[key])
+        return any(each in self.collecting and each not in joined for each in self.follows.get(key, ()))
 
     # -- order
 
@@ -254,7 +263,7 @@ class _Builder:
             found = self.resolved[followed] = {}
             for each in followed:
                 if isinstance(self.calls[each], Group) and each not in joined:
-                    found |= self.follows[each]
+                    found |= self.follows.get(each, {})
                 else:
                     found[each] = None
         return found
@@ -280,6 +289,17 @@ class _Builder:
             levels[key] = level
             stack.pop()
         return levels
+
+
+def _needs_nothing(call: Call[Any]) -> bool:
+    """A plain call, whose arguments are known and which follows no other."""
+    if isinstance(call, Group) or call.relations is not NO_RELATIONS:
+        return False
+    return not (call.args or call.kwargs) or not results_in(call)
+
+
+def _other_app(call: Call[Any]) -> ArgumentError:
+    return ArgumentError(f"{call!r} is a call of another app; a flow is in one store")
 
 
 def _direct(call: Call[Any]) -> list[Call[Any]]:
