@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onthedot.stores.contract import Counter, NewSignal, Record
+from onthedot.stores.contract import Counter, Links, NewSignal, Record
 from onthedot.stores.memory.counters import CounterTable, SignalTable, SubscriptionTable
 from onthedot.stores.memory.side_tables import MemorySideTables
+
+
+class _LinkedEnds:
+    """The ends of tasks with the same links in one call."""
+
+    __slots__ = ("ended", "failed", "links")
+
+    def __init__(self, links: Links) -> None:
+        self.links: Links = links
+        self.ended: int = 0
+        self.failed: int = 0
 
 
 class MemoryCounterTables(MemorySideTables):
     def __init__(self) -> None:
         super().__init__()
+        self._linked_ends: dict[int, _LinkedEnds] = {}  # of the current call, by the id of links: a group shares them
         self.counters: CounterTable = CounterTable()
         self.signals: SignalTable = SignalTable()
         self.subscriptions: SubscriptionTable = SubscriptionTable()
@@ -27,6 +39,21 @@ class MemoryCounterTables(MemorySideTables):
         was = self.counters.get(name)
         if self.counters.set(name, Counter(was.value + ended, was.failed + failed), self.now):
             self.notifications.wait_over = True
+
+    def count_end(self, links: Links, *, failed: bool) -> None:
+        """Note the end of a task; `raise_counted` raises its counters."""
+        ends = self._linked_ends.get(id(links))
+        if ends is None:
+            ends = self._linked_ends[id(links)] = _LinkedEnds(links)
+        ends.ended += 1
+        ends.failed += failed
+
+    def raise_counted(self) -> None:
+        """Raise each counter once for all ends of the call."""
+        for ends in self._linked_ends.values():
+            for name in ends.links.increments:
+                self.raise_counter(name, ends.ended, ends.failed)
+        self._linked_ends.clear()
 
     def pop_reached(self, limit: int) -> list[tuple[Record, Counter]]:
         return self.counters.pop_reached(limit)

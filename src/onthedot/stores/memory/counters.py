@@ -16,7 +16,7 @@ from onthedot.stores.contract import (
     Record,
     StoredSignal,
 )
-from onthedot.stores.memory.ordered_queue import OrderedQueue
+from onthedot.stores.memory.ordered_queue import OrderedQueue, last_key
 from onthedot.stores.rules.task_tables import first_reached
 
 
@@ -53,7 +53,9 @@ class CounterTable:
             if queue is None:
                 queue = self._waiting[name] = OrderedQueue()
             queue.push(value, record)
-            is_over = self._mark_reached(name) or is_over
+            if value <= self.get(name).value:
+                self.reached[name] = None
+                is_over = True
         return is_over
 
     def remove_waiting(self, record: Record) -> None:
@@ -70,9 +72,9 @@ class CounterTable:
         while self.reached and len(found) < limit:
             name = next(iter(self.reached))
             queue = self._waiting.get(name)
-            value = self.get(name).value
-            while queue is not None and len(found) < limit and (record := queue.pop_until(value)) is not None:
-                found[record.seq] = record
+            if queue is not None:
+                popped = queue.pop_many(limit - len(found), last_key(self.get(name).value))
+                found |= {record.seq: record for record in popped}
             if queue is None or not self._mark_reached(name):
                 del self.reached[name]
                 self._forget_empty(name)

@@ -10,6 +10,11 @@ from onthedot.stores.contract import Record
 SEQ_BITS = 40
 
 
+def last_key(moment: int) -> int:
+    """No record of this moment has a larger key."""
+    return ((moment + 1) << SEQ_BITS) - 1
+
+
 class OrderedQueue:
     """Records by (moment, seq), packed into one int each: half the time and the space of tuples.
 

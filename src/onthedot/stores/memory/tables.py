@@ -8,14 +8,11 @@ from math import ceil
 from typing import assert_never
 
 from onthedot.stores.contract import (
-    NO_COUNTER,
     Added,
     Completed,
-    Counter,
     Ended,
     History,
     Lease,
-    Links,
     NewTask,
     Outcome,
     Record,
@@ -99,7 +96,6 @@ class MemoryTables(MemoryCounterTables):
         self.retained: dict[int, deque[Record]] = {}  # ended records by keeping time: each queue in order of time
         self.retained_count: int = 0
         self._results = ResultTable()
-        self._linked_ends: dict[int, tuple[Links, Counter]] = {}  # of the current call; tasks of a group share links
         self._seq = 0
         self._fence = 0
 
@@ -336,10 +332,7 @@ class MemoryTables(MemoryCounterTables):
 
     def settle(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         verdicts: list[Verdict] = [self._settle(outcome) for outcome in outcomes]
-        for links, ends in self._linked_ends.values():  # each counter is raised once
-            for name in links.increments:
-                self.raise_counter(name, ends.value, ends.failed)
-        self._linked_ends.clear()
+        self.raise_counted()
         return verdicts
 
     def _settle(self, outcome: Outcome) -> Verdict:
@@ -406,9 +399,7 @@ class MemoryTables(MemoryCounterTables):
             for session in self.subscriptions.end_task(record.uuid):
                 self.notifications.ended.setdefault(session, []).append(record.uuid)
         if record.links is not None:
-            links, ends = self._linked_ends.get(id(record.links), (record.links, NO_COUNTER))
-            ends = Counter(ends.value + 1, ends.failed + (state != "succeeded"))
-            self._linked_ends[id(links)] = (links, ends)
+            self.count_end(record.links, failed=state != "succeeded")
         over = with_state(record, state, history)
         self.changes.ended.append(over)
         if keep <= 0:
