@@ -35,7 +35,9 @@ BEGIN
         SELECT seq, _app, uuid, source, lane, unique_key, coalesce(at, due_v1(coalesce(after, 0), _now)), floor(_now),
             coalesce(boost, 0), coalesce(cost, 1), expires, coalesce(max_crashes, 3), unique_for, reply_to,
             coalesce(policy, '{}'), decode(body, 'base64'), links, links ->> 'flow',
-            increments_v1(links), times_out_v1(links -> 'waits', _now)
+            CASE WHEN links -> 'increments' IS NOT NULL
+                THEN ARRAY(SELECT json_array_elements_text(links -> 'increments')) END,
+            times_out_v1(links -> 'waits', _now)
         FROM given ON CONFLICT (uuid, app) DO NOTHING
         RETURNING seq, uuid, source, lane, due, boost, cost, expires, max_crashes, wait_until,
             links -> 'waits' IS NOT NULL AS has_wait

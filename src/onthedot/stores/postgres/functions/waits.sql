@@ -7,13 +7,6 @@ CREATE FUNCTION awaited_v1(_wait json) RETURNS TABLE (name text, value bigint, n
     FROM json_array_elements(_wait -> 'counters') WITH ORDINALITY AS c
 $$;
 
--- name: increments_v1
--- The counters that links name for the end of a task; null: none. Strict, so that plain tasks cost no call.
-CREATE FUNCTION increments_v1(_links json) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT AS $$
-    SELECT CASE WHEN _links -> 'increments' IS NOT NULL
-        THEN ARRAY(SELECT json_array_elements_text(_links -> 'increments')) END
-$$;
-
 -- name: current_wait_v1
 -- The condition that a waiting task waits for: of its last run, or of its links.
 CREATE FUNCTION current_wait_v1(_wait json, _links json) RETURNS json LANGUAGE sql IMMUTABLE AS $$
@@ -34,10 +27,15 @@ LANGUAGE plpgsql AS $$
 DECLARE
     _names text[];
 BEGIN
-    WITH begun AS (
-        INSERT INTO waiter SELECT DISTINCT _app, a.name, a.value, s.seq FROM unnest(_seqs) AS s (seq)
-        CROSS JOIN LATERAL (SELECT current_wait_v1(wait, links) AS wait FROM task WHERE seq = s.seq OFFSET 0) AS t
-        CROSS JOIN LATERAL awaited_v1(t.wait) AS a RETURNING name
+    WITH waiting AS MATERIALIZED (
+        SELECT s.seq, t.wait FROM unnest(_seqs) AS s (seq) CROSS JOIN LATERAL (
+            SELECT current_wait_v1(wait, links)::text AS wait FROM task WHERE seq = s.seq OFFSET 0) AS t
+    ), awaited AS MATERIALIZED (  -- the tasks of a group have the same wait
+        SELECT DISTINCT w.wait, a.name, a.value FROM (SELECT DISTINCT wait FROM waiting) AS w
+        CROSS JOIN LATERAL awaited_v1(w.wait::json) AS a
+    ), begun AS (
+        INSERT INTO waiter SELECT _app, a.name, a.value, w.seq FROM waiting AS w JOIN awaited AS a ON a.wait = w.wait
+        RETURNING name
     ), dirty AS (
         INSERT INTO counter_delta SELECT DISTINCT _app, stripe_v1(name), name, 0, 0, floor(_now)::bigint FROM begun
         RETURNING name
@@ -54,27 +52,27 @@ CREATE FUNCTION judge_waits_v1(
     _app integer, _reached bigint[], _now double precision, OUT seqs bigint[], OUT reasons text[], OUT dues bigint[]
 ) LANGUAGE plpgsql AS $$
 BEGIN
-    SELECT coalesce(array_agg(seq ORDER BY seq), '{}'),
-        array_agg(CASE WHEN is_met THEN 'due' ELSE 'upstream' END ORDER BY seq),
-        array_agg(CASE WHEN is_met THEN greatest(due, due_v1(delay, _now)) ELSE due END ORDER BY seq)
-    INTO seqs, reasons, dues
-    FROM (
-        SELECT w.seq, w.due, coalesce((w.wait ->> 'delay')::double precision, 0) AS delay,
-            CASE w.wait ->> 'requires' WHEN 'success' THEN first.failed = 0 WHEN 'failure' THEN first.failed > 0
+    WITH waiting AS MATERIALIZED (
+        SELECT t.seq, t.due, current_wait_v1(t.wait, t.links)::text AS wait FROM unnest(_reached) AS r (seq)
+        CROSS JOIN LATERAL (SELECT seq FROM place WHERE seq = r.seq AND kind = 'w' FOR UPDATE SKIP LOCKED) AS p
+        CROSS JOIN LATERAL (SELECT seq, due, wait, links FROM task WHERE seq = p.seq
+            FOR NO KEY UPDATE SKIP LOCKED) AS t
+    ), judged AS MATERIALIZED (  -- the tasks of a group have the same wait
+        SELECT w.wait, due_v1(coalesce((w.wait::json ->> 'delay')::double precision, 0), _now) AS earliest,
+            CASE w.wait::json ->> 'requires' WHEN 'success' THEN first.failed = 0 WHEN 'failure' THEN first.failed > 0
                 ELSE true END AS is_met
-        FROM (
-            SELECT t.seq, t.due, current_wait_v1(t.wait, t.links) AS wait FROM unnest(_reached) AS r (seq)
-            CROSS JOIN LATERAL (SELECT seq FROM place WHERE seq = r.seq AND kind = 'w' FOR UPDATE SKIP LOCKED) AS p
-            CROSS JOIN LATERAL (SELECT seq, due, wait, links FROM task WHERE seq = p.seq
-                FOR NO KEY UPDATE SKIP LOCKED) AS t
-        ) AS w
+        FROM (SELECT DISTINCT wait FROM waiting) AS w
         CROSS JOIN LATERAL (
-            SELECT coalesce(c.failed, 0) AS failed FROM awaited_v1(w.wait) AS a
+            SELECT coalesce(c.failed, 0) AS failed FROM awaited_v1(w.wait::json) AS a
             LEFT JOIN LATERAL (SELECT value, failed FROM counter WHERE app = _app AND name = a.name OFFSET 0) AS c
                 ON true
             WHERE coalesce(c.value, 0) >= a.value ORDER BY a.nth LIMIT 1
         ) AS first
-    ) AS judged;
+    )
+    SELECT coalesce(array_agg(w.seq ORDER BY w.seq), '{}'),
+        array_agg(CASE WHEN j.is_met THEN 'due' ELSE 'upstream' END ORDER BY w.seq),
+        array_agg(CASE WHEN j.is_met THEN greatest(w.due, j.earliest) ELSE w.due END ORDER BY w.seq)
+    INTO seqs, reasons, dues FROM waiting AS w JOIN judged AS j ON j.wait = w.wait;
 END $$;
 
 -- name: end_waits_v1
