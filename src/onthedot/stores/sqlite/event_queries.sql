@@ -197,11 +197,14 @@ SELECT consumer_group, sum((
 )) FROM onthedot_event_bucket AS owned WHERE app = ? AND consumer_group != ? GROUP BY consumer_group;
 
 -- name: unread
-SELECT event.topic, event.bucket, count(*) FROM onthedot_event_outbox AS event LEFT JOIN onthedot_event_bucket AS owned
-    ON owned.app = event.app AND owned.consumer_group = :group AND owned.bucket = event.bucket
-WHERE event.app = :app AND event.position > coalesce(owned.position, 0)
-    AND event.topic IN (SELECT value FROM json_each(:topics))
-GROUP BY event.topic, event.bucket ORDER BY event.topic, event.bucket;
+-- From the committed position of each bucket on, in the index of the log.
+SELECT event.topic, ended.bucket, count(*) FROM onthedot_event_bucket AS ended
+LEFT JOIN onthedot_event_bucket AS owned
+    ON owned.app = :app AND owned.consumer_group = :group AND owned.bucket = ended.bucket
+CROSS JOIN onthedot_event_outbox AS event
+    ON event.app = :app AND event.bucket = ended.bucket AND event.position > coalesce(owned.position, 0)
+WHERE ended.app = :app AND ended.consumer_group = :relays AND event.topic IN (SELECT value FROM json_each(:topics))
+GROUP BY event.topic, ended.bucket ORDER BY event.topic, ended.bucket;
 
 -- name: handle_counts
 SELECT iif(status = 'pending' AND expires_at <= ?, 'expired', status) AS seen, count(*)

@@ -48,7 +48,7 @@ class SqliteEventReads:
         return [Arrival(*row) for row in self._db.execute(SQL["arrivals"], (self._app, correlation_id))]
 
     def unread(self, group: str, topics: Sequence[str]) -> list[UnreadCount]:
-        wanted = {"app": self._app, "group": group, "topics": json_list(list(topics))}
+        wanted = {"app": self._app, "group": group, "relays": RELAYS, "topics": json_list(list(topics))}
         return [UnreadCount(*row) for row in self._db.execute(SQL["unread"], wanted)]
 
     def state(self, now: float) -> OutboxState:

@@ -8,8 +8,9 @@ from contextlib import closing
 
 import pytest
 
-from onthedot.stores.contract import BUCKETS, Arrival
+from onthedot.stores.contract import BUCKETS, Arrival, UnreadCount
 from onthedot.stores.sqlite import event_tables
+from onthedot.stores.sqlite.event_reads import SqliteEventReads
 from onthedot.stores.sqlite.event_tables import SqliteEventTables
 from onthedot.stores.sqlite.schema import schema_text
 from tests.contract.event_steps import event, key_in
@@ -110,6 +111,16 @@ def test_reader_passes_over_a_purged_part_in_one_step(
     tables.db.execute("DELETE FROM onthedot_event_outbox WHERE position < 300")
     found, position = tables.read_log(3, [event().topic], 0, 10)
     assert ([stored.event.id for stored in found], position) == (["300"], 300)
+
+
+def test_unread_events_are_counted_without_those_that_are_read(tables: SqliteEventTables) -> None:
+    tables.insert([event(key_in(3)) for _ in range(MANY)])
+    tables.mark_sent(range(1, MANY + 1), to_log=True)
+    tables.commit("g", 3, MANY - 2)
+    reads = SqliteEventReads(tables.db, 1)
+    assert reads.unread("g", [event().topic]) == [UnreadCount(event().topic, 3, 2)]
+    assert reads.unread("new", [event().topic]) == [UnreadCount(event().topic, 3, MANY)]
+    assert steps(tables, lambda: reads.unread("g", [event().topic])) < 20
 
 
 def test_arrivals_are_purged_by_one_row_per_call(tables: SqliteEventTables) -> None:
