@@ -59,7 +59,7 @@ BEGIN
             'aggregate_id', g.aggregate_id, 'aggregate_type', coalesce(
                 g.aggregate_type, split_part(g.type, '.', 1) || split_part(g.type, '.', 2)),
             'correlation_id', coalesce(g.correlation_id, g.id), 'causation_id', g.causation_id,
-            'occurred_at', floor(extract(epoch FROM coalesce(g.occurred_at, clock_timestamp())) * 1000)::bigint,
+            'occurred_at', round(extract(epoch FROM coalesce(g.occurred_at, clock_timestamp())) * 1000)::bigint,
             'payload_text', coalesce(g.payload, 'null')::text, 'headers_text', (
                 coalesce(g.headers, '{}') || jsonb_strip_nulls(jsonb_build_object('ce_priority', g.priority::text)))::text
             ) ORDER BY g.ordinality)
