@@ -14,7 +14,7 @@ DIGESTS = {
     "sqlite 3": "e9b6a9f15c3f",
     "sqlite 4": "a3c9d4822c1e",
     "postgres 3": "b4a5b5e8ef3d",
-    "postgres 4": "e3d131896dbd",
+    "postgres 4": "88cc44c945aa",
 }
 
 
