@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from functools import partial, wraps
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import pytest
@@ -20,6 +19,7 @@ from tests.contract import MakeStore, exercise
 from tests.contract.steps import Worker
 from tests.faults import LONG
 from tests.model.naive import NaiveStore
+from tests.support.memory_disk import memory_folder
 from tests.support.services import valkey
 from tests.support.services.postgres import KeptStore
 
@@ -45,7 +45,8 @@ class Awaited:
     async def close(self) -> None: ...
 
 
-FILES, NUMBERS = TemporaryDirectory(prefix="contract-"), count()  # deleted at the end of the run
+FILES = memory_folder("contract-")  # deleted at the end of the run
+NUMBERS = count()
 STORES: dict[str, MakeStore] = {
     "memory": MemoryStore,
     "naive": lambda clock: cast("Store", Awaited(clock)),

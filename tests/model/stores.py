@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import redis
@@ -15,6 +14,7 @@ from onthedot.stores.contract import Store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.sqlite import SqliteStore
+from tests.support.memory_disk import memory_folder
 from tests.support.services import valkey
 from tests.support.services.postgres import Service
 from tests.unit.stores.redis.alarms import WIDTH, alarms_of
@@ -47,7 +47,7 @@ class OnSqlite(OnMemory):
 
     def made(self) -> Store:
         self.loop = asyncio.new_event_loop()
-        self.folder = TemporaryDirectory(prefix="model-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+        self.folder = memory_folder("model-")
         store = SqliteStore(Path(self.folder.name, "onthedot.db"), self.clock)
         self.wait(store.open())
         return store
