@@ -289,6 +289,9 @@ async def test_events_are_found_by_their_fields(store: Store) -> None:
 
     assert await found() == ["1", "2", "3"]
     assert await found(topic=TOPIC) == ["1", "3"]
+    assert await found(topic=f"*{TOPIC[3:]}") == ["1", "3"]
+    assert await found(topic="*") == ["1", "2", "3"]
+    assert await found(topic=f"*x{TOPIC}") == await found(topic="*.DLT") == []
     assert await found(correlation="c1") == ["1", "2"]
     assert await found(key="a", topic=TOPIC) == ["1"]
     assert await found(status="sent") == []

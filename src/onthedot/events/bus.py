@@ -120,5 +120,8 @@ class Bus(Protocol):
         ...
 
     def peek(self, topic: str) -> AsyncIterator[BusRecord]:
-        """All messages of a topic that are kept now, without a group; it ends with the newest."""
+        """All messages of a topic that are kept now, without a group; it ends with the newest.
+
+        topic: a name; or ``*`` and an end, for all topics that end so.
+        """
         ...

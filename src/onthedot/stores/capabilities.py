@@ -167,7 +167,8 @@ class Outbox(Protocol):
         ...
 
     async def find_events(self, where: Mapping[str, str], after: int, limit: int) -> Sequence[OutboxEvent]:
-        """By seq, above `after`. where: id, status, topic, key, correlation."""
+        """By seq, above `after`. where: id, status, topic, key, correlation. A topic that begins with ``*`` stands for
+        all that end so."""
         ...
 
     async def outbox_state(self) -> OutboxState: ...

@@ -34,3 +34,15 @@ async def test_peek_can_be_left_early(house: BusHouse, server: BusServer, topic:
     records = bus.peek(topic)
     assert server.to_message(await anext(records)).number == 0
     await records.aclose()  # type: ignore[attr-defined]
+
+
+async def test_peek_reads_all_topics_with_an_end(house: BusHouse, server: BusServer, topic: str) -> None:
+    other = server.new_topic()
+    await server.put(topic, numbered("a", range(3)))
+    await server.put(other, numbered("b", range(3)))
+    bus = await house.open_bus()
+    own = [server.to_message(record) async for record in bus.peek(f"*{topic[1:]}")]
+    assert own == numbered("a", range(3))
+    ours = [record.topic async for record in bus.peek("*") if record.topic in (topic, other)]
+    assert sorted(ours) == sorted([topic] * 3 + [other] * 3)
+    assert [record async for record in bus.peek(f"*{topic}.none")] == []

@@ -58,6 +58,10 @@ class KafkaBus:
         return subscription
 
     async def peek(self, topic: str) -> AsyncIterator[BusRecord]:
-        partitions = await self._topics.partition_count(topic)
-        async for record in consumer.peek(self._settings, topic, partitions):
-            yield record
+        topics = [topic]
+        if topic.startswith("*"):
+            topics = [name for name in await self._topics.names() if name.endswith(topic[1:])]
+        for name in topics:
+            partitions = await self._topics.partition_count(name)
+            async for record in consumer.peek(self._settings, name, partitions):
+                yield record

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.client import AIOKafkaClient
@@ -13,6 +14,8 @@ from aiokafka.protocol.metadata import MetadataRequest
 from onthedot.events.bus import BusUnreachable, TopicUnavailable
 from onthedot.events.kafka.connection import Client, client_options, reason_of
 from onthedot.events.settings import Kafka
+
+T = TypeVar("T")
 
 ANSWER_TIMEOUT = 1.0  # seconds
 _CREATED_PAUSE = 0.02  # seconds; servers know of a new topic shortly after it is created
@@ -28,9 +31,17 @@ class KafkaTopics:
 
     async def partition_count(self, topic: str) -> int:
         """Of a topic, within 1 second."""
+        return await self._answer(self._find(topic), ANSWER_TIMEOUT)
+
+    async def names(self) -> list[str]:
+        """Of all topics that this client may see."""
+        found = await self._answer(self._metadata(None), self._settings.request_timeout)
+        return sorted(each["topic"] for each in found if not each["error_code"])
+
+    async def _answer(self, coroutine: Coroutine[Any, Any, T], timeout: float) -> T:
         try:
-            async with asyncio.timeout(ANSWER_TIMEOUT):
-                return await self._find(topic)
+            async with asyncio.timeout(timeout):
+                return await coroutine
         except (KafkaError, OSError, TimeoutError) as error:
             if not self._is_connecting():
                 await self.close()  # the next call begins with the addresses of the settings
@@ -54,7 +65,7 @@ class KafkaTopics:
     async def _find(self, topic: str) -> int:
         is_created = False
         while True:
-            found = await self._metadata(topic)
+            (found,) = await self._metadata([topic])
             error: type[KafkaError] = for_code(found["error_code"])
             if not found["error_code"]:
                 return len(found["partitions"])
@@ -65,13 +76,13 @@ class KafkaTopics:
                 is_created = True
             await asyncio.sleep(_CREATED_PAUSE)
 
-    async def _metadata(self, topic: str) -> dict[str, Any]:
-        """Without `allow_auto_topic_creation`: looking at a topic must not create it."""
+    async def _metadata(self, topics: list[str] | None) -> list[dict[str, Any]]:
+        """None: all. Without `allow_auto_topic_creation`: looking at a topic must not create it."""
         client = await self._connected()
-        request: Any = MetadataRequest([topic], allow_auto_topic_creation=False)
+        request: Any = MetadataRequest(topics, allow_auto_topic_creation=False)
         response = await client.send(client.get_random_node(), request)
-        (found,) = response.to_object()["topics"]
-        return dict(found)
+        found: list[dict[str, Any]] = response.to_object()["topics"]
+        return found
 
     async def _connected(self) -> Client:
         if self._connection is None:

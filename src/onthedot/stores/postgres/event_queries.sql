@@ -36,7 +36,7 @@ e.headers, e.attempts, e.error, e.sent_at, e.position, e.status
 -- name: event_filters
 -- Fragment: the filters of `find_events`; null: any.
 e.app = {app_id} AND e.seq > $2 AND ($4::text IS NULL OR e.id = $4) AND ($5::text IS NULL OR e.status = $5)
-AND ($6::text IS NULL OR e.topic = $6) AND ($7::text IS NULL OR e.key = $7)
+AND ($6::text IS NULL OR e.topic = $6 OR ($6 LIKE '*%' AND right(e.topic, length($6) - 1) = substr($6, 2))) AND ($7::text IS NULL OR e.key = $7)
 AND ($8::text IS NULL OR e.correlation_id = $8)
 
 -- name: find_events

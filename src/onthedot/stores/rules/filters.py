@@ -53,4 +53,10 @@ def fits(record: Record, where: Mapping[str, str]) -> bool:
 
 
 def event_fits(stored: OutboxEvent, where: Mapping[str, str]) -> bool:
-    return all(EVENT_FILTERS[name](stored) == value for name, value in where.items())
+    return all(_is_wanted(EVENT_FILTERS[name](stored), name, value) for name, value in where.items())
+
+
+def _is_wanted(found: str | None, name: str, wanted: str) -> bool:
+    if name == "topic" and found is not None and wanted.startswith("*"):  # no topic has a star
+        return found.endswith(wanted[1:])
+    return found == wanted

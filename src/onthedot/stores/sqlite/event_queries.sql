@@ -160,7 +160,10 @@ SELECT correlation_id, event_id, type, event, at FROM onthedot_flow_resume_event
 WHERE app = ? AND correlation_id = ? ORDER BY number;
 
 -- name: event_filters
-AND (:topic IS NULL OR event.topic = :topic) AND (:key IS NULL OR event.key = :key)
+AND (
+    :topic IS NULL OR event.topic = :topic OR :topic = '*'
+    OR (substr(:topic, 1, 1) = '*' AND substr(event.topic, 1 - length(:topic)) = substr(:topic, 2))
+) AND (:key IS NULL OR event.key = :key)
 AND (:correlation IS NULL OR event.correlation_id = :correlation) AND (:status IS NULL OR event.status = :status)
 
 -- name: find_events
