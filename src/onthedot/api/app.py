@@ -28,7 +28,7 @@ from onthedot.definitions.consumers import BaseTaskConsumer
 from onthedot.definitions.registry import DefinitionRegistry
 from onthedot.engine.runner import Around
 from onthedot.errors import BadSchedule, DeclarationError, SchedulerStateError
-from onthedot.events.agent_registry import AgentRegistry, check_registry
+from onthedot.events.agent_registry import AgentRegistry
 from onthedot.events.settings import Events, Kafka, as_events
 from onthedot.executors.contract import Executor
 from onthedot.flows.calls import Call
@@ -172,8 +172,7 @@ class App(AppAgents, AppBatches, AppEvents, AppHandles, AppLifecycle, AppShortcu
         self.sync: SyncOperations = SyncOperations(
             self._portal, SyncSchedules(self.runtime), self._batch_setup, self._events
         )
-        self.agents: AgentRegistry = AgentRegistry() if agents is None else check_registry(agents)
-        self.agents.listen(self.runtime.agents)
+        self.agents: AgentRegistry = self.runtime.agents.listen_to(agents)
         open_apps.add(self)
 
     if not TYPE_CHECKING:  # type checkers refuse the name themselves

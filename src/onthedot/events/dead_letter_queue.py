@@ -58,7 +58,7 @@ class LetterFilter:
 
 @dataclass
 class ReplayResult:
-    """What a replay has done: ids of events that are published again, and of those that were replayed before."""
+    """The result of a replay: ids of events that are published again, and of those that were replayed before."""
 
     replayed: list[str] = field(default_factory=list[str])
     unchanged: list[str] = field(default_factory=list[str])

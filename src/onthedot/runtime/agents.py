@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from onthedot.errors import StoreRefused
 from onthedot.events.agent_checks import location_of
+from onthedot.events.agent_registry import AgentRegistry, check_registry
 from onthedot.events.agent_source import AgentHost, AgentSource
 from onthedot.events.agents import BaseAgent
 from onthedot.events.components import Components
@@ -53,6 +54,12 @@ class RuntimeAgents:
         self._runtime = runtime
         self.sources: dict[str, AgentSource] = {}  # by id
         self._live: LiveSubscriptions | None = None  # while a worker of this process runs them
+
+    def listen_to(self, agents: AgentRegistry | None) -> AgentRegistry:
+        """Runs the agents of this registry; None: of a new one. It returns the registry."""
+        registry = AgentRegistry() if agents is None else check_registry(agents)
+        registry.listen(self)
+        return registry
 
     def agent_registered(self, agent: BaseAgent, aliases: tuple[str, ...]) -> None:
         settings = self._runtime.config.events
