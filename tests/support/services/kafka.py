@@ -41,9 +41,9 @@ class KafkaService:
         listener = next(name for name, offered in LISTENERS.items() if offered == protocol)
         return self._broker.address_of(listener), self._certificates.ca
 
-    def topic(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+    def topic(self, partitions: int = 1, config: Mapping[str, str] | None = None, *, name: str | None = None) -> str:
         """A new topic, until the end of the test."""
-        name = new_name()
+        name = name or new_name()
         kafka_protocol.create_topic(self.address, name, partitions, config)
         self._topics.append(name)
         return name

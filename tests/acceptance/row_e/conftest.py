@@ -1,0 +1,5 @@
+"""Fixtures of row E."""
+
+from tests.acceptance.row_e.event_systems import shared_system, system
+
+__all__ = ["shared_system", "system"]
