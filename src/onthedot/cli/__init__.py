@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import click
 import msgspec
@@ -33,7 +33,9 @@ class Lazy(NamedTuple):
         return command
 
 
-_COMMANDS: dict[str, Lazy | dict[str, Lazy]] = {
+Commands: TypeAlias = "Mapping[str, Lazy | Commands]"
+
+_COMMANDS: Commands = {
     "_child": Lazy("worker:child", ""),  # hidden: the process that `worker` and `dev` start
     "add": Lazy("add:add", "Add a task."),
     "batch": {
@@ -59,6 +61,10 @@ _COMMANDS: dict[str, Lazy | dict[str, Lazy]] = {
     },
     "move": Lazy("move:move", "Move pending tasks to another store, while workers run."),
     "outbox": {
+        "dlt": {
+            "list": Lazy("dlt:list_letters", "Dead letters, newest first."),
+            "replay": Lazy("dlt:replay", "Publish the events of dead letters again."),
+        },
         "discard": Lazy("outbox:discard", "Give failed events up, so that later ones of their keys are sent."),
         "list": Lazy("outbox:list_events", "Events, in the order of publishing."),
         "pause": Lazy("outbox:pause", "Send no events of a topic, or none at all."),
@@ -109,7 +115,7 @@ _COMMANDS: dict[str, Lazy | dict[str, Lazy]] = {
 class CommandGroup(click.Group):
     """Commands that are imported when they are called. The command "" runs if no other is named: `worker APP`."""
 
-    def __init__(self, *args: Any, lazy: Mapping[str, Lazy | dict[str, Lazy]], **attributes: Any) -> None:
+    def __init__(self, *args: Any, lazy: Commands, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self.lazy = lazy
 
@@ -118,11 +124,11 @@ class CommandGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         found = self.lazy.get(cmd_name)
-        if isinstance(found, dict):
-            return CommandGroup(cmd_name, lazy=found, no_args_is_help=False)
         if found is None:
             return None
-        return found.load()
+        if isinstance(found, Lazy):
+            return found.load()
+        return CommandGroup(cmd_name, lazy=found, no_args_is_help=False)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         is_missing = ctx.parent is not None and (not args or args[0] not in (*self.lazy, *ctx.help_option_names))
@@ -142,13 +148,16 @@ class CommandGroup(click.Group):
         return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows: list[tuple[str, str]] = []
-        for name in self.list_commands(ctx):
-            found = self.lazy[name]
-            below = found if isinstance(found, dict) else {"": found}
-            rows += [(f"{name} {each}".strip(), lazy.help) for each, lazy in below.items()]
+        rows = [row for name in self.list_commands(ctx) for row in _help_rows(name, self.lazy[name])]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+def _help_rows(name: str, found: Lazy | Commands) -> list[tuple[str, str]]:
+    """A command, or those of a group."""
+    if isinstance(found, Lazy):
+        return [(name, found.help)]
+    return [row for each, below in found.items() for row in _help_rows(f"{name} {each}".strip(), below)]
 
 
 class _Main(CommandGroup):

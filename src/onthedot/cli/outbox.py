@@ -222,16 +222,15 @@ def relay(
 
     Several may run, also beside workers: they share the work. It refuses another bus than that of live relays.
     """
-    url, name = _outbox_target(options)
+    url, name = outbox_target(options)
     check_exists(url, name)
-    settings = _settings(options, bus, poll, keep_sent)
+    settings = event_settings(options, bus=bus, poll=poll, keep_sent=keep_sent)
     process = RelayProcess(url, name, settings, wait_for_store, log_format, log_level)
     asyncio.run(process.run(lambda shown: click.echo(f"relay ready · {name} · {masked(url)} · to {shown}")))
 
 
-def _settings(options: GlobalOptions, bus: str | None, poll: float | None, keep_sent: float | None) -> Events:
-    """Those of the app behind -A, if it is given; flags take precedence."""
-    given: dict[str, Any] = {"bus": bus, "poll": poll, "keep_sent": keep_sent}
+def event_settings(options: GlobalOptions, **given: Any) -> Events:
+    """Those of the app behind -A, if it is given; flags take precedence, where they are not None."""
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if options.module is None:
         return Events(**changes)
@@ -240,7 +239,7 @@ def _settings(options: GlobalOptions, bus: str | None, poll: float | None, keep_
     return dataclasses.replace(load_app_and_included(options.module).runtime.config.events, **changes)
 
 
-def _outbox_target(options: GlobalOptions) -> tuple[str, str]:
+def outbox_target(options: GlobalOptions) -> tuple[str, str]:
     """The database of the outbox, which an app may keep apart from its tasks."""
     url, name = target(options)
     if options.module is not None and options.store is None:
@@ -253,7 +252,7 @@ def _outbox_target(options: GlobalOptions) -> tuple[str, str]:
 
 
 def _with_outbox(options: GlobalOptions, work: Callable[[Operations], Awaitable[T]]) -> T:
-    options.store, name = _outbox_target(options)
+    options.store, name = outbox_target(options)
     options.app_name = name or options.app_name
     options.module = None  # its code was read
     return with_operations(options, work)
