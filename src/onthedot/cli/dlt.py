@@ -22,7 +22,6 @@ from onthedot.events.dead_letter_queue import DeadLetterQueue, FoundLetter, Lett
 from onthedot.events.settings import Events
 from onthedot.model.limits import Rate
 from onthedot.operations.humanize import plural
-from onthedot.operations.workers import live_components
 from onthedot.runtime.dead_letters import open_dead_letters
 from onthedot.stores import connect
 from onthedot.stores.contract import Store
@@ -56,14 +55,11 @@ def list_letters(
     """Dead letters of TOPIC, or of all topics, newest first. TOPIC is the one that the events came from."""
     wanted = LetterFilter(topic, (), _ms(since), error, agent)
 
-    async def read(letters: DeadLetterQueue) -> list[FoundLetter]:
-        return [found async for found in letters.find(wanted)]
-
-    found = sorted(_with_letters(options, bus, dlt_suffix, read), key=lambda each: each.at or 0, reverse=True)
+    found = _with_letters(options, bus, dlt_suffix, lambda letters: letters.newest(wanted, limit))
     if options.json:
-        write_json({"dead_letters": [_shown(each) for each in found[:limit]]})
+        write_json({"dead_letters": [_shown(each) for each in found.letters]})
         return
-    if not found:
+    if not found.letters:
         click.echo("no such dead letter", err=True)
         return
     out = screen(utc=options.utc)
@@ -71,15 +67,15 @@ def list_letters(
         [each.letter.event_id, each.letter.type or "-", each.letter.agent or "-", out.when(from_optional_ms(each.at)),
          str(each.letter.attempts or "-"), str(each.letter.replay or "-"), each.topic,
          f"{each.letter.error_type}: {each.letter.error_message}"]
-        for each in found[:limit]
+        for each in found.letters
     ]  # fmt: skip
     columns = (
         "EVENT", Column("TYPE", least=12), "AGENT", "WRITTEN", number("ATTEMPTS"), number("REPLAY"),
         Column("TOPIC", least=12), Column("ERROR", least=16),
     )  # fmt: skip
     out.table(columns, rows)
-    if len(found) > limit:
-        click.echo(f"{len(found) - limit} more: --limit, --since, --error and --agent narrow the list", err=True)
+    if found.others:
+        click.echo(f"{found.others} more: --limit, --since, --error and --agent narrow the list", err=True)
 
 
 @store_command()
@@ -103,7 +99,7 @@ def replay(
         raise CommandError("which ones? name them by --id, --error, --agent or --since, or say --all", FAILED)
     wanted = LetterFilter(topic, ids, _ms(since), error, agent)
     if dry_run:
-        count = _with_letters(options, bus, dlt_suffix, lambda letters: _count(letters, wanted))
+        count = _with_letters(options, bus, dlt_suffix, lambda letters: letters.count(wanted))
         text = plural(count, "dead letter would be replayed", "dead letters would be replayed")
         write(text, {"dead_letters": count, "dry_run": True}, json=options.json)
         return
@@ -115,13 +111,6 @@ def replay(
     if result.unchanged:
         text += f"; {plural(len(result.unchanged), 'was', 'were')} replayed before: --again repeats that"
     write(text, {"replayed": result.replayed, "unchanged": result.unchanged}, json=options.json)
-
-
-async def _count(letters: DeadLetterQueue, wanted: LetterFilter) -> int:
-    count = 0
-    async for _ in letters.find(wanted):
-        count += 1
-    return count
 
 
 def _ms(moment: datetime | None) -> float | None:
@@ -168,22 +157,9 @@ def _with_letters(
 async def _run(store: Store, name: str, settings: Events, work: Callable[[DeadLetterQueue], Awaitable[T]]) -> T:
     await store.open()
     try:
-        async with open_dead_letters(store, name, settings) as opened:
-            await _check_bus(store, opened.shown)
-            try:
-                return await work(opened.letters)
-            except BusError as error:
-                raise CommandError(str(error), FAILED) from None
+        async with open_dead_letters(store, name, settings) as letters:
+            return await work(letters)
+    except BusError as error:
+        raise CommandError(str(error), FAILED) from None
     finally:
         await store.close()
-
-
-async def _check_bus(store: Store, shown: str) -> None:
-    """Dead letters are where the relays send them."""
-    for other in await live_components(store):
-        if other.component == "relay" and other.bus and other.bus != shown:
-            raise CommandError(
-                f"the relay on {other.host} (pid {other.pid}) sends to {other.bus}, and this would look at {shown}: "
-                "name the same bus by --bus",
-                FAILED,
-            )

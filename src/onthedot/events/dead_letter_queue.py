@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from onthedot.events.bus import Bus, BusRecord
@@ -56,6 +56,14 @@ class LetterFilter:
         return self.error is None or self.error.lower() in text
 
 
+@dataclass(frozen=True)
+class NewestLetters:
+    """The newest dead letters, and how many others there are."""
+
+    letters: list[FoundLetter]
+    others: int
+
+
 @dataclass
 class ReplayResult:
     """The result of a replay: ids of events that are published again, and of those that were replayed before."""
@@ -84,6 +92,25 @@ class DeadLetterQueue:
             found = FoundLetter(record, letter, topic)
             if wanted.fits(found):
                 yield found
+
+    async def newest(self, wanted: LetterFilter, limit: int) -> NewestLetters:
+        """The newest first."""
+        letters: list[FoundLetter] = []
+        count = 0
+        async for found in self.find(wanted):
+            count += 1
+            letters.append(found)
+            if len(letters) >= 2 * limit:  # a long topic is not kept in memory
+                letters = _newest(letters, limit)
+        letters = _newest(letters, limit)
+        return NewestLetters(letters, count - len(letters))
+
+    async def count(self, wanted: LetterFilter) -> int:
+        """How many dead letters there are."""
+        found = 0
+        async for _ in self.find(wanted):
+            found += 1
+        return found
 
     async def replay(
         self, wanted: LetterFilter, *, again: bool = False, per_second: float | None = None
@@ -124,3 +151,7 @@ class DeadLetterQueue:
                 result.replayed.append(event_id)
             else:
                 result.unchanged.append(event_id)
+
+
+def _newest(letters: Iterable[FoundLetter], limit: int) -> list[FoundLetter]:
+    return sorted(letters, key=lambda each: each.at or 0, reverse=True)[:limit]

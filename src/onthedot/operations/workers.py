@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from onthedot.clock.epoch import from_optional_ms
+from onthedot.errors import StoreRefused
 from onthedot.stores.contract import Store
 
 
@@ -71,6 +72,16 @@ async def live_components(store: Store) -> list[ComponentInfo]:
         for name, facts in described
         if "component" in facts
     ]
+
+
+async def check_bus(store: Store, shown: str) -> None:
+    """Refuse a bus that is not the one of the live relays: no bus would have all events. shown: as people read it."""
+    for other in await live_components(store):
+        if other.component == "relay" and other.bus not in ("", shown):
+            raise StoreRefused(
+                f"the relay on {other.host} (pid {other.pid}) sends to {other.bus}, and not to {shown}: name the same "
+                "bus by --bus"
+            )
 
 
 def _facts(info: bytes) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal
 
-from onthedot.errors import StoreRefused, StoreUnavailable
+from onthedot.errors import StoreUnavailable
 from onthedot.events.components import Components
 from onthedot.events.settings import Events
 from onthedot.observability import log_format
 from onthedot.observability.events import Observers
 from onthedot.observability.logs import LogObserver
-from onthedot.operations.workers import live_components
+from onthedot.operations.workers import check_bus
 from onthedot.runtime.components import ComponentFactory
 from onthedot.runtime.config import RuntimeConfig
 from onthedot.stores import connect
@@ -79,7 +79,7 @@ class RelayProcess:
         outbox = capability(store, Outbox, "outbox relay")
         observer = Observers([self._config.logs], self._config.logs.scheduler)
         factory = ComponentFactory(self._config, store, outbox, observer)
-        await self._check_bus(store, factory.connection.shown)
+        await check_bus(store, factory.connection.shown)
         components = Components([factory.relay()], factory.connection)
         await components.start()
         on_ready(factory.connection.shown)
@@ -87,12 +87,3 @@ class RelayProcess:
             await self._stop.wait()
         finally:
             await components.stop()
-
-    async def _check_bus(self, store: Store, shown: str) -> None:
-        """Events would be on two buses, and none of them would have all."""
-        for other in await live_components(store):
-            if other.component == "relay" and other.bus and other.bus != shown:
-                raise StoreRefused(
-                    f"a relay of {self._config.name} on {other.host} (pid {other.pid}) sends to {other.bus}, and this "
-                    f"one would send to {shown}: name the same bus by --bus"
-                )

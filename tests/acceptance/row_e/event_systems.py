@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from onthedot.events.bus import BusRecord
 from onthedot.events.dead_letters import DeadLetter, read_dead_letter
 from onthedot.runtime.components import ComponentFactory
 from tests.support.services.kafka import KafkaService, new_name
-from tests.support.waits import SOON, until
+from tests.support.waits import until
 
 REQUESTED = "Genesis.Session.DetailBatchGenerationRequested"
 CREATED = "Genesis.Session.DetailBatchCreated"
@@ -116,7 +115,3 @@ def system(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventSyst
 @pytest.fixture(params=SHARED)
 def shared_system(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventSystem]:
     yield from open_system(request.param, request, tmp_path)
-
-
-async def soon(condition: Any) -> None:
-    await asyncio.wait_for(condition, SOON)

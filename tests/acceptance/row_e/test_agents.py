@@ -17,6 +17,7 @@ from onthedot.events.cloudevents import to_message
 from onthedot.events.outbox_rows import raw_event
 from onthedot.model.uuid7 import new_uuid
 from tests.acceptance.row_e.event_systems import CREATED, REQUESTED, EventSystem
+from tests.faults import scaled
 from tests.support.waits import until
 
 
@@ -90,6 +91,7 @@ class Throttled(Exception):
 @pytest.mark.timed
 async def test_throttled_calls_wait_as_announced_and_none_is_lost(system: EventSystem) -> None:
     app = system.app()
+    count = scaled(40, 100)
     seeded = random.Random(7)
     calls: list[float] = []
     announced: list[float] = []
@@ -106,8 +108,8 @@ async def test_throttled_calls_wait_as_announced_and_none_is_lost(system: EventS
         done.add(event.id)
 
     async with app.running():
-        await app.publish(*(system.request(number) for number in range(100)))
-        await until(lambda: len(done) == 100)
+        await app.publish(*(system.request(number) for number in range(count)))
+        await until(lambda: len(done) == count)
         await system.committed(app, "worldbuilder")
         assert await app.operations.failures() == []
     assert announced, "the seed has some"
@@ -155,13 +157,13 @@ async def test_same_event_three_times_is_one_task_also_after_a_restart(system: E
     other = Event("Genesis.Session.Opened", {}, aggregate_id="s1", topic=system.requests)
     async with app.running():
         for _ in range(3):
-            await _send_copy(system, app, system.request(1))
+            await _send_copies(system, app, system.request(1))
         await app.publish(other)
         await until(lambda: len(runs) == 1)
         await system.committed(app, "worldbuilder")
     again = app if system.kind == "memory" else new_app()
     async with again.running():
-        await _send_copy(system, again, system.request(1))
+        await _send_copies(system, again, system.request(1))
         await again.publish(system.request(2))
         await until(lambda: len(runs) >= 2)
         await system.committed(again, "worldbuilder")
@@ -171,8 +173,7 @@ async def test_same_event_three_times_is_one_task_also_after_a_restart(system: E
 async def test_many_copies_in_one_read_do_not_stop_the_partition(system: EventSystem) -> None:
     app = system.app()
     async with app.running():
-        for number in range(500):
-            await _send_copy(system, app, system.request(number % 250, key="one"))
+        await _send_copies(system, app, *(system.request(number % 250, key="one") for number in range(500)))
     runs: Counter[str] = Counter()
 
     @app.agent("worldbuilder", consumes=(REQUESTED,), ordered=False)
@@ -186,10 +187,10 @@ async def test_many_copies_in_one_read_do_not_stop_the_partition(system: EventSy
     assert set(runs.values()) == {1}
 
 
-async def _send_copy(system: EventSystem, app: App, event: Event[Any]) -> None:
+async def _send_copies(system: EventSystem, app: App, *events: Event[Any]) -> None:
     """A copy has the same id; the outbox would keep only the first, so it is sent as a producer repeats it."""
-    row = raw_event(new_uuid(), system.requests, to_message(event, "/genesis"), 0)
-    await app.runtime.portal.run(lambda client: client.publish([row], "test"))
+    rows = [raw_event(new_uuid(), system.requests, to_message(event, "/genesis"), 0) for event in events]
+    await app.runtime.portal.run(lambda client: client.publish(rows, "test"))
 
 
 # -- show 15 [T15]

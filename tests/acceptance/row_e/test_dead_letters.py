@@ -68,10 +68,10 @@ async def test_permanent_error_is_one_dead_letter_with_original_bytes(system: Ev
     assert headers["kafka_dlt-exception-fqcn"].decode().endswith("NotFound")
     assert headers["kafka_dlt-exception-message"] == b"no such world"
     assert (headers["onthedot-agent"], headers["onthedot-attempts"]) == (b"worldbuilder", b"1")
-    told = dict(failure.message.headers)
-    assert told["ce_type"].decode() == FAILED
-    assert told["ce_causationid"].decode() == system.request(1).id
-    assert told["ce_correlationid"] == headers["ce_correlationid"] == b"cmd-7"
+    failure_headers = dict(failure.message.headers)
+    assert failure_headers["ce_type"].decode() == FAILED
+    assert failure_headers["ce_causationid"].decode() == system.request(1).id
+    assert failure_headers["ce_correlationid"] == headers["ce_correlationid"] == b"cmd-7"
     assert seen.runs == [system.request(1).id]
 
 
@@ -88,10 +88,10 @@ async def test_replay_runs_the_event_again_and_a_second_replay_does_nothing(syst
         await app.publish(system.request(1))
         await until(lambda: _count(system, app, 1))
         seen.fails = False
-        async with open_dead_letters(app.runtime.store, system.name, system.events()) as opened:
-            first = await opened.letters.replay(LetterFilter(ids=[event_id]))
+        async with open_dead_letters(app.runtime.store, system.name, system.events()) as letters:
+            first = await letters.replay(LetterFilter(ids=[event_id]))
             await until(lambda: len(seen.runs) == 2)
-            second = await opened.letters.replay(LetterFilter(ids=[event_id]))
+            second = await letters.replay(LetterFilter(ids=[event_id]))
         await system.committed(app, "worldbuilder")
     assert (first.replayed, first.unchanged) == ([event_id], [])
     assert (second.replayed, second.unchanged) == ([], [event_id])

@@ -98,11 +98,19 @@ def test_replay_that_fails_again_is_another_dead_letter(shop: Shop) -> None:
     assert result == {"replayed": ["order-1"], "unchanged": ["order-1"]}
 
 
-def test_replay_must_be_told_which(shop: Shop) -> None:
+def test_replay_without_a_filter_is_refused(shop: Shop) -> None:
     assert "which ones?" in shop.console.invoke("outbox", "dlt", "replay", code=1).stderr
     assert "fast" in shop.console.invoke("outbox", "dlt", "replay", "--all", "--rate", "fast", code=2).stderr
 
 
 def test_other_bus_than_that_of_the_relay_is_refused(shop: Shop) -> None:
-    refused = shop.console.invoke("outbox", "dlt", "list", "--bus", "kafka://127.0.0.1:1", code=1)
+    refused = shop.console.invoke("outbox", "dlt", "list", "--bus", "kafka://127.0.0.1:1", code=3)
     assert "name the same bus by --bus" in refused.stderr
+
+
+def test_unreachable_bus_is_an_error_in_one_line(console: Console) -> None:
+    console.app.sync.publish(Event("Shop.Order.Placed", {"id": 1}, aggregate_id="1"))
+    console.app.shutdown()
+    failed = console.invoke("outbox", "dlt", "list", "--bus", "kafka://127.0.0.1:1?request_timeout=1", code=1)
+    assert "127.0.0.1:1" in failed.stderr
+    assert failed.stderr.count("\n") == 1
