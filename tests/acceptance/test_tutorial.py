@@ -10,7 +10,7 @@ from tests.support.documents.blocks import TUTORIAL, read_blocks
 from tests.support.documents.page_run import PageRun
 from tests.support.services import valkey
 
-STEPS = ("first-task", "schedules", "retries", "flows", "processes", "redis")
+STEPS = ("first-task", "schedules", "retries", "flows", "processes", "events", "redis")
 
 
 @pytest.mark.once

@@ -19,8 +19,9 @@ from tests.support.documents.output import matches
 from tests.support.documents.snippets import END
 
 _TIMEOUT = 60
-_READY = re.compile(r"worker ready|Uvicorn running")
-_ENDLESS = re.compile(r"onthedot (worker|dev) (?!list|drain|.*--burst|.*--help)|uvicorn ")
+_READY = re.compile(r"(worker|relay) ready|Uvicorn running")
+_ENDLESS = re.compile(r"onthedot (worker|dev|outbox relay) (?!list|drain|.*--burst|.*--help)|uvicorn ")
+_STOPS = {"^C": signal.SIGINT, "kill $!": signal.SIGTERM, "kill -9 $!": signal.SIGKILL}
 _EXPORT = re.compile(r"export (\w+)=(\S+)")
 
 
@@ -139,10 +140,8 @@ class PageRun:
         if _ENDLESS.match(command.text):
             self._start(block, command)
             return
-        if command.text == "^C":
-            self._started[-1].process.send_signal(signal.SIGINT)
-            self._expect(block, command.output)
-            assert self._started.pop().process.wait(_TIMEOUT) == 0, block.name
+        if command.text in _STOPS:
+            self._stop(block, command, _STOPS[command.text])
             return
         ran = subprocess.run(
             ["bash", "-c", command.text],
@@ -154,11 +153,18 @@ class PageRun:
         if command.output:
             self._check(block, ran.stdout, command.output, command.text)
 
+    def _stop(self, block: Block, command: Command, number: signal.Signals) -> None:
+        """Ends the newest of the commands that run on."""
+        self._started[-1].process.send_signal(number)
+        self._expect(block, command.output)
+        code = -signal.SIGKILL if number == signal.SIGKILL else 0
+        assert self._started.pop().process.wait(_TIMEOUT) == code, block.name
+
     def _start(self, block: Block, command: Command) -> None:
         log = self._folder / f"command_{len(self._started)}.log"
         with log.open("w") as file:
             process = subprocess.Popen(
-                ["bash", "-c", f"exec {command.text}"],
+                ["bash", "-c", f"exec {command.text.removesuffix(' &')}"],
                 cwd=self._folder, env=self._environment, text=True,
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
             )  # fmt: skip
