@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -212,6 +213,11 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
     for running in shop.started:
         running.close()
     wait_until(lambda: shop.alive() == [])
+
+
+def common_start(first: str, second: str) -> str:
+    """Of two uuids: the part that is made from the time."""
+    return "".join(mine for mine, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=True)))
 
 
 class Console:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from onthedot.cli import main
 from tests.support.waits import wait_until
-from tests.unit.cli.conftest import Shop
+from tests.unit.cli.conftest import Shop, common_start
 
 
 def explained(shop: Shop, *text: str, code: int = 0) -> str:
@@ -51,9 +51,9 @@ def test_explain_prints_json(shop: Shop) -> None:
 
 
 def test_explain_of_a_missing_task_is_an_error(shop: Shop) -> None:
-    first, _ = shop.add("greet", name="ann"), shop.add("greet", name="bob")
+    both = [shop.add("greet", name="ann"), shop.add("greet", name="bob")]
     assert "no task 9999" in explained(shop, "9999", code=1)
-    assert "several uuids" in explained(shop, first[:8], code=1)
+    assert "several uuids" in explained(shop, common_start(*both), code=1)
     assert explained(shop, code=2)
     nowhere = CliRunner().invoke(main, ["task", "explain", "1", "--store", f"sqlite:///{shop.folder}/no.db"])
     assert nowhere.exit_code == 3

@@ -20,7 +20,7 @@ from onthedot import App
 from onthedot.cli import main
 from onthedot.model.error_fingerprint import message_template
 from onthedot.stores.sqlite import path_of
-from tests.unit.cli.conftest import Console, as_nobody
+from tests.unit.cli.conftest import Console, as_nobody, common_start
 
 
 def test_list_prints_plain_columns(console: Console) -> None:
@@ -105,9 +105,9 @@ def test_show_prints_all_facts_of_a_task(console: Console) -> None:
 
 
 def test_show_refuses_missing_and_ambiguous_uuids(console: Console) -> None:
-    first, _ = console.add("greet", name="ann"), console.add("greet", name="bob")
+    both = [console.add("greet", name="ann"), console.add("greet", name="bob")]
     assert "no task 9999" in console.do("task", "show", "9999", code=1)
-    assert "several uuids" in console.do("task", "show", first[:8], code=1)
+    assert "several uuids" in console.do("task", "show", common_start(*both), code=1)
 
 
 def test_tasks_are_cancelled_and_retried_by_uuid(console: Console) -> None:

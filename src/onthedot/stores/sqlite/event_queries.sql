@@ -61,7 +61,7 @@ SELECT seq FROM onthedot_event_outbox WHERE app = ? AND id = ? AND status = 'fai
 UPDATE onthedot_event_outbox SET status = 'pending', error = '' WHERE seq = ?;
 
 -- name: discard_event
-UPDATE onthedot_event_outbox SET status = 'discarded', sent_at = ?1, error = iif(?2 = '', error, ?2) WHERE seq = ?3;
+UPDATE onthedot_event_outbox SET status = 'discarded', sent_at = ?, error = coalesce(?, error) WHERE seq = ?;
 
 -- name: members_of_group
 SELECT session FROM onthedot_event_member WHERE app = ? AND consumer_group = ?;

@@ -95,7 +95,7 @@ class SqliteEventTables:
         if action == "retry":
             self.db.executemany(SQL["retry_event"], [(seq,) for seq in failed.values()])
         else:
-            self.db.executemany(SQL["discard_event"], [(int(self.now), reason, seq) for seq in failed.values()])
+            self.db.executemany(SQL["discard_event"], [(int(self.now), reason or None, seq) for seq in failed.values()])
             self._retain("event", list(failed.values()))
         return list(failed)
 
