@@ -46,9 +46,12 @@ class PrefectEnvironment(NamedTuple):
 
 
 def settings(home: Path, **more: str) -> dict[str, str]:
-    """The environment of a process that uses Prefect, without settings of the person who runs the tests."""
+    """The environment of a process that uses Prefect, without settings of the person who runs the tests.
+
+    home: what it leaves is there, too: a runner keeps a folder in TMPDIR.
+    """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    return {**inherited, **SETTINGS, "PREFECT_HOME": str(home), **more}
+    return {**inherited, **SETTINGS, "PREFECT_HOME": str(home), "TMPDIR": str(home), **more}
 
 
 def database_setting(file: Path) -> dict[str, str]:
