@@ -27,7 +27,7 @@ class FlowProgress:
     failed: int
     """How many of these did not succeed: failed or cancelled, also because a task before them did not succeed."""
     total: int
-    """How many tasks it has."""
+    """How many tasks it has; of a batch, whose parts are added one after another, at least those that have ended."""
 
 
 class FlowOperations:
@@ -45,11 +45,9 @@ class FlowOperations:
         last = await self._queries.record(flow)
         (counter,) = await self._store.counters([flow])
         is_counted = last.source != JOIN and last.history.ended is not None
-        return FlowProgress(
-            done=counter.value + is_counted,
-            failed=counter.failed + (is_counted and last.state != "succeeded"),
-            total=flow_size(last).total,
-        )
+        done = counter.value + is_counted
+        failed = counter.failed + (is_counted and last.state != "succeeded")
+        return FlowProgress(done, failed, max(flow_size(last).total, done))
 
     async def tasks(self, flow: str, state: str | None = None, cursor: str | None = None) -> TaskPage:
         """Return a page of its tasks, newest first, the last task included."""

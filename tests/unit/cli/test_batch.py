@@ -123,6 +123,12 @@ def test_flow_list_has_no_batches(console: Console, batch: SyncBatch[Name]) -> N
     assert console.json("flow", "list")["flows"] == []
 
 
+def test_flow_show_counts_the_parts_of_a_batch(console: Console, batch: SyncBatch[Name]) -> None:
+    parts = batch.progress().total
+    shown = console.do("flow", "show", batch.id)
+    assert f"progress   {parts + 1} of {parts + 1} ended" in shown
+
+
 def test_modes_are_set_and_ended(console: Console, batch: SyncBatch[Name]) -> None:
     assert console.do("batch", "freeze", "names") == "froze names: it accepts no new batches\n"
     assert console.do("batch", "freeze", "names") == "names was frozen already\n"
