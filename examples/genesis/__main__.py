@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import ArgumentParser
+
+from examples.genesis.servers import add_options, servers
 
 HOST = "127.0.0.1"
 
@@ -12,13 +13,14 @@ HOST = "127.0.0.1"
 def main() -> int:
     parser = ArgumentParser(prog="python -m examples.genesis", description=__doc__)
     parser.add_argument("--port", type=int, default=8006, help="of the page (8006)")
-    parser.add_argument("--store", help="URL of the store; by default the file genesis.db in this folder")
-    parser.add_argument("--bus", help="URL of the bus, such as kafka://127.0.0.1:9092; by default the store is the bus")
+    add_options(parser)
     options = parser.parse_args()
-    if options.store:
-        os.environ["ONTHEDOT_STORE"] = options.store
-    if options.bus:
-        os.environ["ONTHEDOT_BUS"] = options.bus
+    with servers(options):
+        return serve(options.port)
+
+
+def serve(port: int) -> int:
+    """Until Ctrl+C."""
     try:
         import uvicorn
 
@@ -26,8 +28,8 @@ def main() -> int:
     except ImportError as error:
         sys.stderr.write(f"{error}: pip install 'onthedot[fastapi]' uvicorn\n")
         return 1
-    print(f"http://{HOST}:{options.port}/", flush=True)
-    uvicorn.run(api, host=HOST, port=options.port, log_level="warning")
+    print(f"http://{HOST}:{port}/", flush=True)
+    uvicorn.run(api, host=HOST, port=port, log_level="warning")
     return 0
 
 

