@@ -133,7 +133,7 @@ def defined_here(subject: type, member: str) -> bool:
 def made_by_the_library(subject: type) -> bool:
     """Its constructor is not for users. A page of the reference has the fields of a record in a table."""
     return subject in (
-        AppOperations, Batches, onthedot.Batch, onthedot.SyncBatch, prefect.Resumable,
+        AppOperations, Batches, onthedot.Batch, onthedot.SyncBatch, prefect.Resumable, events.ResumeHandle,
         Call, onthedot.Group, onthedot.Takes, onthedot.FlowHandle, onthedot.AsyncFlowHandle, Enqueuer,
         NamedTask, ScheduledFunction, Schedules, onthedot.TaskFunction, onthedot.StreamFunction,
         onthedot.StreamHandle, onthedot.AsyncStreamHandle, StreamEnqueuer,

@@ -99,7 +99,7 @@ def test_names_and_defaults_of_the_message_queue_are_frozen() -> None:
 
 
 def test_names_of_events_are_frozen() -> None:
-    names = ["AgentRegistry", "BaseAgent", "Event", "Events", "Kafka", "agent", "classify", "event_id"]
+    names = ["AgentRegistry", "BaseAgent", "Event", "Events", "Kafka", "ResumeHandle", "agent", "classify", "event_id"]
     assert sorted(events.__all__) == names
 
 

@@ -54,7 +54,8 @@ def _write_hook(value: Any) -> object:
     raise NotImplementedError
 
 
-def _read_hook(kind: Any, value: Any) -> object:
+def read_hook(kind: Any, value: Any) -> object:
+    """Reads what msgspec does not know; NotImplementedError for other types."""
     if isinstance(kind, type) and issubclass(kind, PurePath) and isinstance(value, str):
         return kind(value)
     if isinstance(kind, type) and is_model(kind):
@@ -67,8 +68,8 @@ write: Callable[[Any], bytes] = _encoder.encode
 write_into: Callable[[Any, bytearray], None] = _encoder.encode_into
 
 
-def reader(kind: Any) -> Callable[[bytes], Any]:
-    return msgspec.json.Decoder(kind, dec_hook=_read_hook).decode
+def reader(kind: Any, hook: Callable[[Any, Any], object] = read_hook) -> Callable[[bytes], Any]:
+    return msgspec.json.Decoder(kind, dec_hook=hook).decode
 
 
 class ValueCodec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from string import Formatter
 from typing import Any
 
 import msgspec
@@ -40,6 +41,17 @@ class EventSignals:
         return tuple(self._templates)
 
     def add(self, event_type: str, template: str) -> None:
+        """BadEvent for a type that no event has, or a name that cannot be filled in."""
+        if not TypePattern.of(event_type).is_type:
+            raise BadEvent(f"on_event({event_type!r}): * is not allowed here; call it for each type")
+        try:
+            fields = [name for _, name, _, _ in Formatter().parse(template) if name is not None]
+        except ValueError as error:
+            raise BadEvent(f"on_event({event_type!r}): signal={template!r}: {error}") from None
+        if not template or "" in fields:
+            raise BadEvent(
+                f"on_event({event_type!r}): signal={template!r}: name a field of the payload, as in {{order}}"
+            )
         self._templates.setdefault(event_type, []).append(template)
 
     def signals_of(self, event: Event[Any]) -> list[NewSignal]:

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import msgspec
 
-from onthedot.codec.annotations import reader, write
+from onthedot.codec.annotations import read_hook, reader, write
 from onthedot.codec.tagged_json import MEMBER, TooDeep, Unstorable, fields_of, is_model, map_with_path, type_name
 from onthedot.errors import ArgumentError, DeclarationError
 
@@ -63,7 +63,7 @@ def payload_reader(annotation: Any) -> Callable[[bytes], Any]:
     ValueError: the payload does not fit dict[str, int]: Expected `int`, got `str` - at `$[...]`
     """
     try:
-        read = reader(annotation)
+        read = reader(annotation, _read_other)
     except Exception as error:  # noqa: BLE001 - msgspec does not support every annotation
         raise DeclarationError(f"a payload cannot be decoded as {type_name(annotation)}: {error}") from None
 
@@ -79,6 +79,16 @@ def payload_reader(annotation: Any) -> Callable[[bytes], Any]:
             raise ValueError(f"the payload {what}: {error}") from None
 
     return read_payload
+
+
+def _read_other(kind: Any, value: Any) -> object:
+    """For types that msgspec does not know. A class that cannot be read is found with the first value of it."""
+    if kind is object:
+        return value
+    try:
+        return read_hook(kind, value)
+    except NotImplementedError:
+        raise ValueError(f"{type_name(kind)} cannot be read from JSON; use a dataclass, a Struct or a model") from None
 
 
 def _plain(value: Any, depth: int) -> Any:

@@ -20,6 +20,7 @@ _POLL = 1_000.0  # ms between two looks at the log while hints do not come throu
 _POLL_WITH_HINTS = 5_000.0  # ms; a hint may be lost
 _MAX_BUFFERED = 1_000  # records of a bucket that wait here; it is not read beyond that
 _MAX_SKIPPED = 1_000  # positions of other topics after which the position is committed
+_SKIPPED_INTERVAL = 5_000.0  # ms after which it is committed however few they are: an idle group shows no lag
 _END = 2**62  # a position after all others: nothing of the bucket is read
 
 
@@ -88,6 +89,7 @@ class StoreSubscription:
         self._wakeup = WakeUp(clock)
         self._has_hint = True  # it has not looked yet
         self._next_look = 0.0  # ms, without a hint
+        self._skipped_at = clock.now()  # ms, the last commit of other topics
         self._ignore_hints = self._session.on_hint(self._on_hint)
 
     @property
@@ -231,11 +233,15 @@ class StoreSubscription:
         await self._write(by_bucket)
 
     async def _commit_skipped(self) -> None:
-        """Other topics of the log would be read again by the next member."""
+        """Other topics of the log would be read again by the next member, and count as lag."""
+        least = _MAX_SKIPPED
+        if self._clock.now() - self._skipped_at >= _SKIPPED_INTERVAL:
+            self._skipped_at = self._clock.now()
+            least = 1
         skipped = [
             number
             for number, bucket in self._buckets.items()
-            if not bucket.open and bucket.read_to - bucket.committed >= _MAX_SKIPPED
+            if not bucket.open and bucket.read_to - bucket.committed >= least
         ]
         await self._write(skipped)
 

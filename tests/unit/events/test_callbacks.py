@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onthedot import App, current_task
+from onthedot import App, BadEvent, current_task
 from onthedot.events import Event, Events, Kafka
 from onthedot.stores.capabilities import Outbox
 from tests.support.app_stores import AppStore, open_store
@@ -73,6 +73,21 @@ async def test_event_without_the_field_of_a_signal_is_passed_over(app: App, capl
         await app.publish(part(1))
         assert len(await asyncio.wait_for(handle.wait(), SOON)) == 1
         await until(lambda: "event p1 (Shop.Order.Paid) sends no signal: KeyError: 'order'" in caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("event_type", "signal", "problem"),
+    [
+        ("Shop.Order", "paid", "has 2 segments, not 3 or 4"),
+        ("Shop.Order.*", "paid", "call it for each type"),
+        ("Shop.Order.Paid", "paid:{order", "expected '}'"),
+        ("Shop.Order.Paid", "paid:{}", "name a field of the payload"),
+        ("Shop.Order.Paid", "", "name a field of the payload"),
+    ],
+)
+def test_signal_that_no_event_could_send_is_refused(event_type: str, signal: str, problem: str) -> None:
+    with pytest.raises(BadEvent, match=problem):
+        App("shop", store="memory://").on_event(event_type, signal=signal)
 
 
 async def test_service_continues_where_it_stopped(app: App) -> None:

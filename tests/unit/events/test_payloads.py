@@ -236,3 +236,16 @@ def test_payload_that_does_not_fit_is_refused(annotation: Any, data: bytes, mess
 def test_annotation_that_cannot_be_read_is_refused_where_it_is_declared() -> None:
     with pytest.raises(DeclarationError, match="a payload cannot be decoded as dict"):
         payload_reader(dict[str, int] | list[Order] | Mapping[str, str])
+
+
+class Unreadable:
+    pass
+
+
+def test_object_is_read_as_any_value() -> None:
+    assert payload_reader(dict[str, object])(b'{"a":[1],"b":"c"}') == {"a": [1], "b": "c"}
+
+
+def test_class_that_json_has_not_is_named() -> None:
+    with pytest.raises(ValueError, match=r"Unreadable cannot be read from JSON; use a dataclass"):
+        payload_reader(dict[str, Unreadable])(b'{"a":1}')

@@ -114,6 +114,17 @@ async def test_other_topics_of_the_log_are_passed_over() -> None:
         assert await lag(setup) == 0
 
 
+async def test_idle_group_has_no_lag_of_other_topics() -> None:
+    async with store_setup() as setup:
+        subscription = await setup.subscribe()
+        await setup.send("1", "2", topic=OTHER)
+        assert await subscription.read(10, 0) == []
+        assert await lag(setup) == 2, "not one commit per event"
+        setup.clock.advance(5_000)
+        assert await subscription.read(10, 0) == []
+        assert await lag(setup) == 0
+
+
 async def test_commit_of_a_lost_bucket_is_ignored() -> None:
     async with store_setup() as setup:
         first = await setup.subscribe()
