@@ -56,7 +56,7 @@ def logged_lines() -> Iterator[tuple[str, str, str]]:
         for node in nodes(path):
             match node:
                 case ast.Call(func=ast.Attribute(attr=level, value=logger), args=[text, *_]) if level in LEVELS:
-                    if re.search(r"\b(_?log|scheduler|task|store)$", ast.unparse(logger)):
+                    if re.search(r"\b(_?log|scheduler|task|store|events)$", ast.unparse(logger)):
                         yield short_name(path), LEVELS[level], constant(path, text)
 
 
