@@ -33,6 +33,7 @@ from onthedot.model.flow_names import MemberUuids
 from onthedot.model.options import AddOptions, ResolvedOptions, resolve
 from onthedot.model.stored_batches import BatchRequest, StoredPart, decode_request, read_part, write_part
 from onthedot.model.streams import MAX_ITEM, STREAM_KEEP, StreamedItems, StreamRunProtocol
+from onthedot.observability.events import Observer
 from onthedot.stores.contract import Effects, Limit, Links, NewTask, Policy, Record, Store, Suspended, Wait
 
 PRIORITY = 10
@@ -50,6 +51,7 @@ class BatchWorker:
     store: Store
     calls: RepeatedCalls
     cancel: Callable[[Sequence[str], str], Awaitable[object]]
+    observer: Observer
 
 
 class CoordinatorSource:
@@ -146,7 +148,10 @@ class Coordinator:
             found = [pair for pair in zip(planned, records, strict=True) if self._has_ended(*pair)]
             for part, record in sorted(found, key=_by_end):
                 assert record is not None
-                yield self._streamed(state, await self._ended(state, part, record))
+                had_items = state.has_items
+                ended = self._streamed(state, await self._ended(state, part, record))
+                yield ended
+                self._report(ended, record, is_first=state.has_items and not had_items)
             if found:
                 continue
             left = self._time_left(state)
@@ -156,6 +161,7 @@ class Coordinator:
                 state.close()
                 for late in await self._give_up(late_parts, records, state.round):
                     yield self._streamed(state, late)
+                    self._report(late, None, is_first=False)
                 break
             await self._wait(planned, records, seen, left)
         if not state.has_items:
@@ -259,6 +265,17 @@ class Coordinator:
     def _streamed(self, state: BatchState, part: StoredPart) -> StoredPart:
         state.add(part)
         return replace(part, over=state.over())
+
+    def _report(self, part: StoredPart, record: Record | None, *, is_first: bool) -> None:
+        """After the part was taken over by the stream. record: None if the part was given up."""
+        kind = self._request.type or self._definition.name
+        observer = self._worker.observer
+        ms: float | None = None
+        if record is not None and record.history.started is not None and record.history.ended is not None:
+            ms = record.history.ended - record.history.started
+        observer.batch_part_ended(kind, "succeeded" if part.error is None else part.error.state, ms)
+        if is_first and part.ended is not None:
+            observer.batch_responded(kind, part.ended - self._run.record.added)
 
     async def _give_up(
         self, planned: Sequence[PlannedPart], records: Sequence[Record | None], number: int

@@ -66,7 +66,9 @@ def _complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[Co
               help="Seconds for which tasks may block a process; then it is killed. 0: no limit.")  # fmt: skip
 @click.option("--wait-for-store", type=click.FloatRange(0), metavar="SECONDS", default=60.0, show_default=True,
               help="Seconds to wait at the start for a store that cannot be reached. 0: do not wait.")  # fmt: skip
-@click.option("--health", callback=_address, metavar="[HOST]:PORT", help="Serve /healthz and /readyz there.")
+@click.option("--health", callback=_address, metavar="[HOST]:PORT", help="Serve /healthz, /readyz and /metrics there.")
+@click.option("--metrics-sources", type=click.IntRange(1), metavar="N", default=100, show_default=True,
+              help="Sources that /metrics keeps apart; the others are source=\"…\".")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["console", "json"]), help="[as your code says, else console]")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
               help="The least level that is logged. [as your code says, else info]")  # fmt: skip
@@ -77,6 +79,7 @@ def worker(
     app: str | None,
     processes: int,
     health: tuple[str, int] | None,
+    metrics_sources: int,
     log_format: Literal["console", "json"] | None,
     **launch: Any,
 ) -> None:
@@ -90,7 +93,10 @@ def worker(
     onthedot worker drain  lets one finish its tasks and stop
     """
     require_unix("worker")
-    config = LaunchOptions(app_of(options, app), options.store, log_format=log_format, **launch)
+    counted = 0 if health is None else metrics_sources  # nobody would read it
+    config = LaunchOptions(
+        app_of(options, app), options.store, log_format=log_format, metrics_sources=counted, **launch
+    )
     sys.exit(asyncio.run(Supervisor(config, processes, health).run()))
 
 

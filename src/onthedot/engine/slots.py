@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from onthedot.definitions.sources import Source, Sources
 from onthedot.model.executor_names import ASYNC
 from onthedot.stores.contract import SlotPool
 
 _MAX_EXTRA_SOURCES = 20  # a claim for so many idle sources costs no more than another turn
+
+
+class PoolUsage(NamedTuple):
+    """How many slots a pool has, and how many of them are taken."""
+
+    total: int
+    busy: int
 
 
 class Slots:
@@ -78,6 +86,12 @@ class Slots:
         self._wait_over = False
         pools = [pool for pool in self._totals if active[pool] or idle[pool]]
         return [self._pool(pool, active[pool], idle[pool], is_poll=is_poll) for pool in pools]
+
+    def usage(self) -> dict[str, PoolUsage]:
+        """By pool; "" is the one for all executors."""
+        busy = Counter(self._busy)
+        busy.subtract(self._pools[name] for name in self._freed)
+        return {pool: PoolUsage(total, busy[pool]) for pool, total in self._totals.items()}
 
     def offer(self) -> dict[str, int]:
         """Capacity of each source, if all tasks came from it."""

@@ -23,7 +23,7 @@ from onthedot.engine.run import Run
 from onthedot.engine.runner import Around, Runner
 from onthedot.engine.schedule_firer import ScheduleFirer
 from onthedot.engine.session import WorkerSession
-from onthedot.engine.slots import Slots
+from onthedot.engine.slots import PoolUsage, Slots
 from onthedot.engine.task_reports import TaskReports
 from onthedot.engine.turns import Turns
 from onthedot.errors import StoreRefused
@@ -157,6 +157,11 @@ class Worker:
     def runs(self) -> Sequence[Run]:
         """Runs from their claim until their function has returned."""
         return list(self._runner.runs.values())
+
+    @property
+    def slot_usage(self) -> Mapping[str, PoolUsage]:
+        """Slots by pool; "" is the one for all executors."""
+        return self._slots.usage()
 
     @property
     def session_id(self) -> str:

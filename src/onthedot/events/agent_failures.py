@@ -12,8 +12,9 @@ from onthedot.events.cloudevents import read_event
 from onthedot.events.dead_letters import dead_letter, dead_letter_id
 from onthedot.events.event import Event, received_event
 from onthedot.events.outbox_rows import new_event, raw_event
-from onthedot.events.received_records import PREFIX, StoredRecord, read_body
+from onthedot.events.received_records import StoredRecord, read_body
 from onthedot.events.settings import Events
+from onthedot.model.agent_names import agent_of
 from onthedot.model.event_origin import event_id
 from onthedot.model.failures import decode_failure
 from onthedot.observability.events import Observer
@@ -36,7 +37,7 @@ class AgentFailures:
 
     def effects(self, record: Record, ended: Ended) -> Effects:
         """Implements `OnFailed`. Raises Undecodable for a body that cannot be read: then there is no dead letter."""
-        if not record.source.startswith(PREFIX):
+        if agent_of(record.source) is None:
             return _NONE
         stored, _ = read_body(record.body)
         failure = decode_failure(ended.error) or TaskFailure("", "", "", record.attempt)

@@ -17,12 +17,12 @@ from onthedot.events.cloudevents import read_event, type_of
 from onthedot.events.component_loop import ComponentLoop
 from onthedot.events.event import Event
 from onthedot.events.event_types import TypePattern
-from onthedot.events.resume_handles import HandleCompletion
+from onthedot.events.resume_handles import SIGNAL, HandleCompletion
 from onthedot.events.settings import Events
 from onthedot.flows.signals import new_signal
 from onthedot.observability.events import Observer
 from onthedot.stores.capabilities import Outbox
-from onthedot.stores.contract import Arrival, NewSignal, Store
+from onthedot.stores.contract import Arrival, HandleRecord, NewSignal, Store
 
 GROUP = "callback"  # with the name of the app in front of it
 _PAGE = 500  # records that are read at once
@@ -100,7 +100,7 @@ class ResultSubscription(ComponentLoop):
         self._connection = connection
         self._outbox = outbox
         self._tasks = tasks
-        self._completion = HandleCompletion(outbox.complete_handles, tasks.signal)
+        self._completion = HandleCompletion(outbox.complete_handles, tasks.signal, self._on_resumed)
         self._subscription: Subscription | None = None
 
     # -- the loop
@@ -163,6 +163,11 @@ class ResultSubscription(ComponentLoop):
         for event in events:
             if event.type in self._signals.types:
                 await self._signal(event)
+
+    def _on_resumed(self, handles: Sequence[HandleRecord]) -> None:
+        for handle in handles:
+            if handle.target == SIGNAL and handle.ended is not None:  # others come again until their flow is resumed
+                self._observer.waiter_resumed(handle.ended - handle.created)
 
     async def _signal(self, event: Event[Any]) -> None:
         """An event whose signal cannot be sent is reported: the others go on."""

@@ -10,16 +10,16 @@ from msgspec import Struct
 
 from onthedot.codec.body import Headers, Undecodable
 from onthedot.events.bus import BusMessage, BusRecord
+from onthedot.model.agent_names import AGENT_PREFIX
 from onthedot.model.event_origin import event_id
 
-PREFIX = "agent."  # of the source of an agent's tasks
 _KEY = "key"
 _VALUE = "value"
 
 
 def source_of(agent: str) -> str:
     """The source of an agent's tasks."""
-    return PREFIX + agent
+    return AGENT_PREFIX + agent
 
 
 def task_uuid(agent: str, event: str, replay: int = 0) -> str:

@@ -37,6 +37,7 @@ from onthedot.stores.contract import (
 
 CompleteHandles: TypeAlias = Callable[[Sequence[str], Sequence[str]], Awaitable[Sequence[HandleRecord]]]
 SendSignals: TypeAlias = Callable[[Sequence[NewSignal]], Awaitable[object]]
+OnResumed: TypeAlias = Callable[[Sequence[HandleRecord]], None]
 
 SIGNAL = "signal"  # the target of a handle that wakes tasks and callers of `wait()`
 _SLACK = 60_000  # ms that the task of a handle waits longer than the handle
@@ -105,9 +106,13 @@ class HandleCompletion:
     The later of the two sees both sides, so no lock is needed. Every step may be repeated.
     """
 
-    def __init__(self, complete_handles: CompleteHandles, signal: SendSignals) -> None:
+    def __init__(
+        self, complete_handles: CompleteHandles, signal: SendSignals, on_resumed: OnResumed | None = None
+    ) -> None:
+        """on_resumed: called with the handles whose waiters were woken."""
         self._complete_handles = complete_handles
         self._signal = signal
+        self._on_resumed = on_resumed
 
     async def complete(self, correlation_ids: Sequence[str]) -> None:
         complete = await self._complete_handles(correlation_ids, ())
@@ -117,6 +122,8 @@ class HandleCompletion:
         resumed = [each.id for each in complete if each.target == SIGNAL]
         if resumed:
             await self._complete_handles((), resumed)
+        if self._on_resumed is not None:
+            self._on_resumed(complete)
 
 
 def expected_events(handle: HandleRecord, arrivals: Sequence[Arrival]) -> list[Event[Any]]:

@@ -1,4 +1,4 @@
-"""Events of the engine. Logs implement `Observer`; metrics and traces will."""
+"""Events of the engine. Logs and the meter implement `Observer`; traces will."""
 
 from __future__ import annotations
 
@@ -143,6 +143,15 @@ class Observer:
 
     def event_dead(self, event: str, agent: str, failure: TaskFailure) -> None:
         """An agent could not handle an event: its dead letter is written with the end of its task."""
+
+    def waiter_resumed(self, ms: float) -> None:
+        """A waiter was woken: all that its resume handle expects had come so long after the handle was created."""
+
+    def batch_part_ended(self, kind: str, state: Literal["succeeded", "failed", "cancelled"], ms: float | None) -> None:
+        """A part of a batch has ended. kind: of the batch, else its task; ms: of its last run, None if it had none."""
+
+    def batch_responded(self, kind: str, ms: float) -> None:
+        """The first part of a batch with items has ended, so long after the batch was added."""
 
     def bus_failed(self, operation: str, error: Exception) -> None:
         """The bus does not answer, and the operation goes on or is repeated. Called about once per second."""

@@ -48,6 +48,7 @@ def new_worker(
         store,
         RepeatedCalls(observer, "reading the parts of a batch"),
         lambda uuids, reason: operations.cancel(*uuids, reason=reason),
+        observer,
     )
     firer = ScheduleFirer(store, runtime.sources, runtime.schedules, config.clock, observer, on_schedule_failed)
     return config.worker_factory(

@@ -1,16 +1,25 @@
-"""An HTTP port with /healthz (the supervisor lives) and /readyz (all workers are ready and make progress)."""
+"""An HTTP port: /healthz (the supervisor lives), /readyz (all workers are ready and make progress), /metrics."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
+from onthedot.observability.metrics import CONTENT_TYPE
 from onthedot.supervisor.exit_codes import FAILED, CommandError
 
 _REQUEST_TIMEOUT = 5.0  # seconds
+_JSON = "application/json"
 _OK = b'{"status":"ok"}'
+
+
+class _Response(NamedTuple):
+    status: str
+    body: bytes
+    content_type: str = _JSON
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -26,12 +35,19 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 class HealthPort:
-    """`problems` returns, by worker, why it should get no traffic; empty if all is well."""
+    """Serves a few pages, one request per connection.
 
-    def __init__(self, host: str, port: int, problems: Callable[[], Mapping[str, str]]) -> None:
+    problems: returns, by worker, why it should get no traffic; empty if all is well
+    metrics: returns the text for Prometheus
+    """
+
+    def __init__(
+        self, host: str, port: int, problems: Callable[[], Mapping[str, str]], metrics: Callable[[], str]
+    ) -> None:
         self._host = host
         self._port = port
         self._problems = problems
+        self._metrics = metrics
 
     async def __aenter__(self) -> HealthPort:
         try:
@@ -51,23 +67,29 @@ class HealthPort:
                 while (await reader.readline()).strip():
                     pass
                 path = request[1].decode("latin-1") if len(request) > 1 else ""
-                status, body = self._answer(path.partition("?")[0])
-                head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-                writer.write(head.encode() + b"Connection: close\r\n\r\n")
+                found = self._response(path.partition("?")[0])
+                head = f"HTTP/1.1 {found.status}\r\nContent-Type: {found.content_type}\r\n"
+                head += f"Content-Length: {len(found.body)}\r\nConnection: close\r\n\r\n"
+                writer.write(head.encode())
                 if request[:1] != [b"HEAD"]:
-                    writer.write(body)
+                    writer.write(found.body)
                 await writer.drain()
         except (TimeoutError, OSError, ValueError):
             pass  # the client has gone, or does not speak HTTP
         finally:
             writer.close()
 
-    def _answer(self, path: str) -> tuple[str, bytes]:
-        if path == "/healthz":
-            return "200 OK", _OK
-        if path != "/readyz":
-            return "404 Not Found", b'{"status":"there is /healthz and /readyz"}'
-        problems = self._problems()
-        if not problems:
-            return "200 OK", _OK
-        return "503 Service Unavailable", msgspec.json.encode({"status": "not ready", "trouble": problems})
+    def _response(self, path: str) -> _Response:
+        match path:
+            case "/healthz":
+                return _Response("200 OK", _OK)
+            case "/metrics":
+                return _Response("200 OK", self._metrics().encode(), CONTENT_TYPE)
+            case "/readyz":
+                problems = self._problems()
+                if not problems:
+                    return _Response("200 OK", _OK)
+                body = msgspec.json.encode({"status": "not ready", "trouble": problems})
+                return _Response("503 Service Unavailable", body)
+            case _:
+                return _Response("404 Not Found", b'{"status":"there is /healthz, /readyz and /metrics"}')

@@ -13,6 +13,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from onthedot.model.figures import Figures
+
 _ORPHAN_TIMEOUT = 5.0  # seconds that a worker without its supervisor has to release its tasks
 _MAX_UNSENT = 1_000_000  # bytes kept for a supervisor that does not read
 
@@ -33,6 +35,7 @@ class LaunchOptions(msgspec.Struct, frozen=True):
     wait_for_store: float = 0.0  # seconds for which it waits at its start for a store that cannot be reached
     components: bool = True  # it runs the components, too: the first process does
     without: tuple[str, ...] = ()  # kinds of components that do not run
+    metrics_sources: int = 0  # sources that its metrics keep apart; 0: it counts nothing
 
 
 class SessionSpec(msgspec.Struct, frozen=True):
@@ -58,6 +61,7 @@ class WorkerReport(msgspec.Struct, omit_defaults=True):
     closed_session: str = ""  # this session is closed, or is to be closed
     watched_session: SessionSpec | None = None  # end this session if the process dies
     unwatched_session: str = ""  # this session has ended
+    figures: Figures | None = None  # all that it has counted so far
 
     @property
     def is_about_session(self) -> bool:

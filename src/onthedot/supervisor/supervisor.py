@@ -16,6 +16,7 @@ from onthedot.supervisor.health_port import HealthPort
 from onthedot.supervisor.heartbeats import wait_for_reaps
 from onthedot.supervisor.messages import LaunchOptions
 from onthedot.supervisor.restart_pause import RestartPause
+from onthedot.supervisor.worker_metrics import WorkerMetrics
 from onthedot.supervisor.worker_process import START_TIMEOUT, WorkerProcess, describe_exit_code, signal_handlers
 
 _MAX_FAILED_STARTS = 3  # of a slot that has never been ready, without an error message
@@ -29,6 +30,7 @@ class Supervisor:
         self._slots: list[WorkerProcess | None] = [None] * processes
         self._successors: dict[int, WorkerProcess] = {}  # by slot, during a rolling restart
         self._health = health
+        self._metrics = WorkerMetrics()
         self._stop = asyncio.Event()
         self._done: set[int] = set()  # slots that stay empty: drained, or --burst
         self._ready: set[int] = set()  # slots that have been ready
@@ -44,7 +46,8 @@ class Supervisor:
             stops = {signal.SIGTERM: self._on_stop, signal.SIGINT: self._on_stop}
             stack.enter_context(signal_handlers({**stops, signal.SIGHUP: self._on_hangup}))
             if self._health is not None:
-                await stack.enter_async_context(HealthPort(*self._health, self.problems))
+                port = HealthPort(*self._health, self.problems, self._metrics.text)
+                await stack.enter_async_context(port)
             slots = [asyncio.create_task(self._run_slot(slot)) for slot in range(len(self._slots))]
             stopping = asyncio.create_task(self._stop_all())
             await asyncio.gather(*slots)
@@ -79,6 +82,7 @@ class Supervisor:
             elif await child.wait_ready():
                 self._on_ready(slot, child)
             code = await child.wait_ended()
+            self._metrics.remove(child)
             if slot in self._successors:
                 continue
             if child.finished or self._stop.is_set():  # --burst, drained, or stopped by us
@@ -102,7 +106,9 @@ class Supervisor:
 
     async def _start(self, slot: int) -> WorkerProcess:
         """The first slot has the components, and so have its successors: if it dies, the next one takes over."""
-        return await WorkerProcess.start(msgspec.structs.replace(self._config, components=slot == 0))
+        child = await WorkerProcess.start(msgspec.structs.replace(self._config, components=slot == 0))
+        self._metrics.add(child)
+        return child
 
     def _give_up(self, child: WorkerProcess, code: int) -> None:
         """It could not start, and reported why or tried often enough: another start would change nothing."""
@@ -164,6 +170,7 @@ class Supervisor:
                 self._successors.pop(slot, None)
                 self._say(f"the new worker {slot + 1} cannot start, so the old ones stay: {new.error or 'it ended'}")
                 await new.stop()
+                self._metrics.remove(new)
                 return
             await old.stop()
         self._say("all workers have been replaced")

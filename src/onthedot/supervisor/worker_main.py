@@ -20,13 +20,16 @@ import msgspec
 from onthedot import App, OnTheDotError, StoreUnavailable
 from onthedot.model.component_names import COMPONENT_KINDS
 from onthedot.model.executor_names import ASYNC, PROCESS, THREAD
+from onthedot.model.figures import Figures
 from onthedot.observability import log_format
+from onthedot.observability.meter import Meter
 from onthedot.runtime.config import RuntimeConfig
 from onthedot.runtime.settings import store_url
 from onthedot.supervisor.app_loader import import_included, load_app
 from onthedot.supervisor.banner import banner_line
 from onthedot.supervisor.exit_codes import STORE, CommandError, exit_code_for
 from onthedot.supervisor.messages import LaunchOptions, ParentChannel, WorkerReport
+from onthedot.supervisor.worker_figures import WorkerFigures
 
 _REPORT_INTERVAL = 1.0  # seconds
 _MAX_ERROR = 8000  # characters
@@ -101,6 +104,9 @@ class WorkerMain:
         self._config = config
         self._parent = parent
         self._stop = asyncio.Event()
+        self._figures: WorkerFigures | None = None
+        if config.metrics_sources:
+            self._figures = WorkerFigures(app.runtime, Meter(config.metrics_sources))
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -117,6 +123,8 @@ class WorkerMain:
             await self._runtime.portal.disconnect()  # unless it could not start, the worker keeps the client open
         self._parent.send(WorkerReport(ready=await banner_line(self._app)))
         background = [asyncio.create_task(self._report())]
+        if self._figures is not None:
+            background.append(asyncio.create_task(self._figures.watch()))
         if self._config.burst:
             background.append(asyncio.create_task(self._stop_when_idle()))
         while host.status == "running" and not self._stop.is_set():
@@ -126,7 +134,7 @@ class WorkerMain:
         await host.stop(self._config.stop_timeout)
         for task in background:
             task.cancel()
-        self._parent.send(WorkerReport(finished=not fatal))
+        self._parent.send(WorkerReport(finished=not fatal, figures=self._read_figures()))
         return STORE if fatal else 0
 
     async def _connect(self) -> bool:
@@ -163,9 +171,13 @@ class WorkerMain:
                         turns=worker.turns,
                         stopping=self._runtime.host.status == "stopping",
                         max_turn_gap=max(60.0, 3 * self._runtime.config.poll_interval),
+                        figures=self._read_figures(),
                     )
                 )
             await asyncio.sleep(_REPORT_INTERVAL)
+
+    def _read_figures(self) -> Figures | None:
+        return None if self._figures is None else self._figures.read()
 
     async def _stop_when_idle(self) -> None:
         """--burst: stop when no task that may run is due, none runs here, and the events of this app are sent."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Mapping
 
 import msgspec
 
+from onthedot.model.figures import Figures
 from onthedot.supervisor.heartbeats import ChildHeartbeat, reap
 from onthedot.supervisor.messages import LaunchOptions, SessionSpec, SupervisorMessage, WorkerReport
 
@@ -40,6 +41,7 @@ class WorkerProcess:
         self.ready: asyncio.Event = asyncio.Event()
         now = time.monotonic()
         self.report: WorkerReport = WorkerReport()  # the last one
+        self.figures: Figures = Figures()  # that it has reported last
         self.banner: str = ""
         self.error: str = ""
         self.started_at: float = now
@@ -84,6 +86,8 @@ class WorkerProcess:
                 if report.ready:
                     self.banner = report.ready
                     self.ready.set()
+                if report.figures is not None:
+                    self.figures = report.figures
                 if report.error:
                     self.error = report.error
                 self.finished = report.finished
