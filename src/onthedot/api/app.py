@@ -168,7 +168,7 @@ class App(AppAgents, AppBatches, AppEvents, AppHandles, AppLifecycle, AppShortcu
         self.operations: AppOperations = AppOperations(self._portal, lambda: self.runtime.outbox_portal)
         self._batch_setup: BatchSetup = BatchSetup(self.runtime)
         self.batches: Batches = Batches(self._portal)
-        self._events = EventVerbs(self.runtime, self.runtime.event_signals)
+        self._events = EventVerbs(self.runtime)
         self.sync: SyncOperations = SyncOperations(
             self._portal, SyncSchedules(self.runtime), self._batch_setup, self._events
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from onthedot.client.portal import Portal
 from onthedot.clock.durations import Duration
@@ -26,12 +26,24 @@ _SYNC_EXPECT = "write app.sync.expect(…)"
 Expected = Mapping[str | tuple[str, ...], int]
 
 
+class _NewHandle(NamedTuple):
+    """A resume handle to create, and the task that waits for it.
+
+    tasks_with: stored with the handle. tasks_before: stored before it, since its outbox is in another database; a task
+    without a handle only waits.
+    """
+
+    record: HandleRecord
+    tasks_with: Sequence[NewTask] = ()
+    tasks_before: Sequence[NewTask] = ()
+
+
 class EventVerbs:
     """Publishes the events of an app, and creates its resume handles."""
 
-    def __init__(self, runtime: Runtime, signals: EventSignals) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self.signals: EventSignals = signals
+        self.signals: EventSignals = runtime.event_signals
 
     @property
     def portal(self) -> Portal:
@@ -68,19 +80,22 @@ class EventVerbs:
     async def expect(
         self, expected: Expected, correlation_id: str, timeout: Duration, wakes: str | None, connection: object
     ) -> ResumeHandle:
-        new, tasks = self._new_handle(expected, correlation_id, timeout, wakes)
-        tasks = await self._added_apart(tasks)
+        new = self._new_handle(expected, correlation_id, timeout, wakes)
+        if new.tasks_before:
+            await self._runtime.portal.run(lambda client: client.add_many(new.tasks_before))
         if connection is None:
             kept = await self.portal.run(
-                lambda client: capability(client.store, Outbox, _EXPECT).create_handle(new, tasks)
+                lambda client: capability(client.store, Outbox, _EXPECT).create_handle(new.record, new.tasks_with)
             )
         else:
             kept = await self.portal.in_transaction_awaited(
-                lambda store: capability(store, AsyncOutbox, _EXPECT).create_handle_awaited(connection, new, tasks),
+                lambda store: capability(store, AsyncOutbox, _EXPECT).create_handle_awaited(
+                    connection, new.record, new.tasks_with
+                ),
                 _SYNC_EXPECT,
             )
-        _check_same(new, kept)
-        handle = self.handle(correlation_id, new.id)
+        _check_same(new.record, kept)
+        handle = self.handle(correlation_id, new.record.id)
         if connection is None:
             await handle.complete()  # events may have come before
         return handle
@@ -88,20 +103,21 @@ class EventVerbs:
     def expect_sync(
         self, expected: Expected, correlation_id: str, timeout: Duration, wakes: str | None, connection: object
     ) -> SyncResumeHandle:
-        new, tasks = self._new_handle(expected, correlation_id, timeout, wakes)
-        if self._runtime.config.events.outbox is not None:
-            self._runtime.portal.run_sync(lambda client: client.add_many(tasks))
-            tasks = []
+        new = self._new_handle(expected, correlation_id, timeout, wakes)
+        if new.tasks_before:
+            self._runtime.portal.run_sync(lambda client: client.add_many(new.tasks_before))
         if connection is None:
             kept = self.portal.run_sync(
-                lambda client: capability(client.store, Outbox, _EXPECT).create_handle(new, tasks)
+                lambda client: capability(client.store, Outbox, _EXPECT).create_handle(new.record, new.tasks_with)
             )
         else:
             kept = self.portal.in_transaction(
-                lambda store: capability(store, SyncOutbox, _EXPECT).create_handle_in(connection, new, tasks)
+                lambda store: capability(store, SyncOutbox, _EXPECT).create_handle_in(
+                    connection, new.record, new.tasks_with
+                )
             )
-        _check_same(new, kept)
-        handle = SyncResumeHandle(self.handle(correlation_id, new.id))
+        _check_same(new.record, kept)
+        handle = self.sync_handle(correlation_id, new.record.id)
         if connection is None:
             handle.complete()
         return handle
@@ -109,23 +125,20 @@ class EventVerbs:
     def handle(self, correlation_id: str, handle_id: str = "") -> ResumeHandle:
         return ResumeHandle(self._runtime.portal, self.portal, correlation_id, handle_id)
 
-    def _new_handle(
-        self, expected: Expected, correlation_id: str, timeout: Duration, wakes: str | None
-    ) -> tuple[HandleRecord, list[NewTask]]:
-        new = new_handle(expectation(expected, self._is_received), correlation_id, timeout, wakes or SIGNAL)
+    def sync_handle(self, correlation_id: str, handle_id: str = "") -> SyncResumeHandle:
+        return SyncResumeHandle(self.handle(correlation_id, handle_id), self._runtime.portal)
+
+    def _new_handle(self, expected: Expected, correlation_id: str, timeout: Duration, wakes: str | None) -> _NewHandle:
+        record = new_handle(expectation(expected, self._is_received), correlation_id, timeout, wakes or SIGNAL)
         if wakes is None and running_task() is not None:
-            return new, []  # the running task waits for the signal itself
-        return new, [resume_task(new)]
+            return _NewHandle(record)  # the running task waits for the signal itself
+        task = [resume_task(record)]
+        if self._runtime.config.events.outbox is None:
+            return _NewHandle(record, tasks_with=task)
+        return _NewHandle(record, tasks_before=task)
 
     def _is_received(self, event_type: str) -> bool:
         return any(TypePattern.of(each).matches(event_type) for each in self._runtime.config.events.results)
-
-    async def _added_apart(self, tasks: list[NewTask]) -> list[NewTask]:
-        """With an outbox in another database, the task of a handle is added first: it only waits."""
-        if self._runtime.config.events.outbox is None or not tasks:
-            return tasks
-        await self._runtime.portal.run(lambda client: client.add_many(tasks))
-        return []
 
 
 def _check_same(new: HandleRecord, kept: HandleRecord) -> None:

@@ -229,7 +229,7 @@ class SyncOperations:
         return self._events.expect_sync(expected, correlation_id, timeout, wakes, connection)
 
     def resume_handle(self, correlation_id: str) -> SyncResumeHandle:
-        return SyncResumeHandle(self._events.handle(correlation_id))
+        return self._events.sync_handle(correlation_id)
 
     def batch_handle(self, id: str) -> SyncBatch[Any]:  # noqa: A002 - as `SyncBatch.id`
         return SyncBatch(self._batch_setup.reader(id))

@@ -7,8 +7,8 @@ from typing import Any
 from onthedot.definitions.new_task import TaskOwner, TaskTemplate, render_template, task_policy
 from onthedot.errors import ArgumentError, BadLimit
 from onthedot.events.agent_source import EVENT_FIELDS, AgentSource, payload_annotation
-from onthedot.events.bus import BusMessage, BusRecord
-from onthedot.events.cloudevents import read_event, type_of
+from onthedot.events.bus import BusRecord
+from onthedot.events.cloudevents import message_attributes, read_event, type_of
 from onthedot.events.dead_letters import replay_number, replayed_for
 from onthedot.events.event import Event
 from onthedot.events.received_records import place_of, stored_record, task_uuid, write_body
@@ -78,7 +78,7 @@ class AgentTasks:
         self, record: BusRecord, kind: str, place: str, replay: int, arrived: float, problem: str
     ) -> NewTask:
         """A task that fails as soon as it runs."""
-        event = _header(record.message, "ce_id") or place
+        event = message_attributes(record.message).get("id") or place
         body = self._body(record, event, kind, replay, arrived, problem, kind, None)
         policy = task_policy(self._template, {})
         return NewTask(task_uuid(self._agent.id, event, replay), self._source.name, body, policy=policy)
@@ -112,10 +112,3 @@ class AgentTasks:
 
 def _leave_payload(data: bytes) -> None:
     """For agents that do not look at the payload before the task runs."""
-
-
-def _header(message: BusMessage, name: str) -> str:
-    for known, value in message.headers:
-        if known.lower() == name:
-            return value.decode(errors="backslashreplace")
-    return ""

@@ -1,13 +1,15 @@
-"""The lifecycle that components share: a loop that survives failures of the store, and a bounded stop."""
+"""The lifecycle that components share: a loop that survives failures of store and bus, and a bounded stop."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from onthedot.clock.protocol import Clock
 from onthedot.clock.wakeup import WakeUp
 from onthedot.engine.retry_delay import RetryDelay
 from onthedot.errors import StoreRefused
+from onthedot.events.bus import BusError
 from onthedot.observability.events import Observer
 
 _REFUSED_PAUSE = 60_000.0  # ms until the next attempt when a person must change something
@@ -57,7 +59,7 @@ class ComponentLoop:
     # -- what a component does
 
     async def _begin(self) -> None:
-        """Once, before the first step. It may wait for the bus."""
+        """Before the first step, and again if it fails. It may wait for the bus."""
 
     async def _step(self) -> None:
         raise NotImplementedError
@@ -68,18 +70,20 @@ class ComponentLoop:
     # -- the loop
 
     async def _run(self) -> None:
-        await self._begin()
         delay = RetryDelay()
-        failed = False
+        has_begun = False
+        recovery_reports: dict[Callable[[str], None], None] = {}  # of the failures before; an ordered set
         while not self._stopping:
             try:
                 self._wakeup.clear()  # clear, then look: no hint is lost
+                if not has_begun:
+                    await self._begin()
+                    has_begun = True
                 await self._step()
             except BaseException as error:
                 if not self._may_continue_after(error):
                     raise
-                failed = True
-                self._observer.store_failed(f"the {self.name}", error)
+                recovery_reports[self._report_failed(f"the {self.name}", error)] = None
                 pause = delay.next()
                 if isinstance(error, StoreRefused):
                     pause = _REFUSED_PAUSE
@@ -87,10 +91,18 @@ class ComponentLoop:
                 if not self._stopping:
                     await self._wakeup.wait(pause)
             else:
-                if failed:
-                    failed = False
-                    delay.reset()
-                    self._observer.store_recovered(f"the {self.name}")
+                for report in recovery_reports:
+                    report(f"the {self.name}")
+                recovery_reports.clear()
+                delay.reset()
+
+    def _report_failed(self, operation: str, error: BaseException) -> Callable[[str], None]:
+        """Returns the report for the time when the operation has succeeded again."""
+        if isinstance(error, BusError):
+            self._observer.bus_failed(operation, error)
+            return self._observer.bus_recovered
+        self._observer.store_failed(operation, error)
+        return self._observer.store_recovered
 
     def _may_continue_after(self, error: BaseException) -> bool:
         """A cancel that this task did not get comes from inside a store, and must not end the component."""

@@ -213,25 +213,31 @@ class ResumeHandle:
 class SyncResumeHandle:
     """`ResumeHandle` for sync code outside of tasks."""
 
-    def __init__(self, handle: ResumeHandle) -> None:
+    def __init__(self, handle: ResumeHandle, portal: Portal) -> None:
         self._handle = handle
+        self._portal = portal
 
     @property
     def id(self) -> str:
+        """Derives from the correlation id and from what is expected; empty until a handle of an id alone was read."""
         return self._handle.id
 
     @property
     def correlation_id(self) -> str:
+        """The correlation id of the events that count."""
         return self._handle.correlation_id
 
     def status(self) -> HandleStatus:
-        return asyncio.run(self._handle.status())
+        """Returns ``"pending"``, ``"complete"``, ``"resumed"`` or ``"expired"``. Raises LookupError: not kept."""
+        return self._portal.run_sync(lambda _: self._handle.status(), waits=True)
 
     def wait(self) -> list[Event[Any]]:
-        return asyncio.run(self._handle.wait())
+        """Returns the events in order of arrival. Raises `Expired` after the timeout of the handle."""
+        return self._portal.run_sync(lambda _: self._handle.wait(), waits=True)
 
     def complete(self) -> None:
-        asyncio.run(self._handle.complete())
+        """Counts the events that have come; the callback service does it for every event that comes."""
+        self._portal.run_sync(lambda _: self._handle.complete(), waits=True)
 
 
 def _outbox(client: StoreClient) -> Outbox:

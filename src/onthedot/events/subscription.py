@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import inf
 
 from onthedot.clock.protocol import Clock
@@ -53,7 +53,9 @@ class AgentSubscription(ComponentLoop):
         observer: Observer,
     ) -> None:
         super().__init__(clock, observer)
-        self._polls = clock.is_system or store.traits.shared  # hints inside of one process are never lost
+        # A memory store loses no hint; it polls all the same, since nothing hints that an agent is no longer frozen.
+        # A test that turns the clock has no polls: it rechecks.
+        self._polls = clock.is_system or store.traits.shared
         self._read_wait = _READ_WAIT if self._polls else inf
         self.name: str = f"agent {source.agent.id}"
         self.source = source
@@ -88,10 +90,10 @@ class AgentSubscription(ComponentLoop):
     # -- lifecycle
 
     async def _begin(self) -> None:
-        self._ends.join(self._on_ended)
         self._subscription = await self._connection.subscribe(
             self.source.group, self.source.topics, self._on_revoked, self.name
         )
+        self._ends.join(self._on_ended)
         self._observer.agent_started(self.source.agent.id, self.source.topics)
         self._reading = asyncio.create_task(self._read())
 
@@ -104,7 +106,7 @@ class AgentSubscription(ComponentLoop):
                     await self._subscription.close()
             except Exception as error:  # noqa: BLE001 - reported; what is not committed is read again
                 self._observer.bus_failed(f"leaving the group of {self.name}", error)
-        await self._ends.leave(self._on_ended)
+            await self._ends.leave(self._on_ended)
 
     async def _stop_reading(self) -> None:
         reading = self._reading
@@ -128,31 +130,24 @@ class AgentSubscription(ComponentLoop):
         """Reads always, since this keeps the membership; records of paused partitions do not come."""
         assert self._subscription is not None
         delay = RetryDelay()
-        failed = False
+        report_recovered: Callable[[str], None] | None = None  # after a failure
         while True:
             looks = self._looks
             self._is_waiting = looks == self._looked
             try:
                 records = await self._subscription.read(_READ, self._read_wait if self._is_waiting else 0)
             except Exception as error:  # noqa: BLE001 - reported, and repeated
-                failed = True
-                self._report(error)
+                report_recovered = self._report_failed(f"reading for {self.name}", error)
                 await WakeUp(self._clock).wait(delay.next())
                 continue
-            if failed:
-                failed = False
+            if report_recovered is not None:
+                report_recovered(f"reading for {self.name}")
+                report_recovered = None
                 delay.reset()
-                self._observer.bus_recovered(f"reading for {self.name}")
             if records or looks != self._looked:
                 self._looked = looks
                 self._records.receive(records)
                 self._wakeup.set()
-
-    def _report(self, error: Exception) -> None:
-        if isinstance(error, StoreError):
-            self._observer.store_failed(f"the {self.name}", error)
-        else:
-            self._observer.bus_failed(f"reading for {self.name}", error)
 
     async def _on_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Commits what has ended. It does not wait for tasks: they go on under any owner of the partitions."""

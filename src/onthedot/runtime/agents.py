@@ -36,10 +36,18 @@ class LiveSubscriptions:
         return subscription
 
     def start(self, source: AgentSource) -> None:
-        self._loop.call_soon_threadsafe(lambda: self._change(self._components.add(self.add(source))))
+        self._loop.call_soon_threadsafe(self._start, source)
 
     def stop(self, source: AgentSource) -> None:
-        self._loop.call_soon_threadsafe(lambda: self._change(self._components.remove(self._by_source.pop(source))))
+        self._loop.call_soon_threadsafe(self._stop, source)
+
+    def _start(self, source: AgentSource) -> None:
+        self._change(self._components.add(self.add(source)))
+
+    def _stop(self, source: AgentSource) -> None:
+        subscription = self._by_source.pop(source, None)
+        if subscription is not None:  # otherwise this worker does not run the agent
+            self._change(self._components.remove(subscription))
 
     def _change(self, change: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(change)
@@ -73,7 +81,7 @@ class RuntimeAgents:
         source = AgentSource(agent, aliases, self._host())
         self._runtime.registry.agent(source, source.names, location_of(agent))
         self.sources[agent.id] = source
-        if self._live is not None:
+        if self._live is not None and self._is_run(source):
             self._live.start(source)
 
     def agent_removed(self, agent_id: str) -> None:
@@ -85,8 +93,12 @@ class RuntimeAgents:
     def subscribe(self, new_subscription: NewSubscription, components: Components) -> list[AgentSubscription]:
         """The subscriptions of the agents whose tasks this worker runs; those of later agents join the components."""
         self._live = LiveSubscriptions(new_subscription, components)
-        known = [source for source in self.sources.values() if source.name in self._runtime.sources.known]
-        return [self._live.add(source) for source in known]
+        return [self._live.add(source) for source in self.sources.values() if self._is_run(source)]
+
+    def _is_run(self, source: AgentSource) -> bool:
+        """Whether the worker takes the tasks of this agent."""
+        only = self._runtime.config.only_sources
+        return only is None or source.name in only
 
     def unsubscribe(self) -> None:
         """The worker stops."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from onthedot import Reject
@@ -52,6 +53,17 @@ async def test_record_that_is_no_event_is_dead_with_its_bytes(bench: Bench) -> N
     assert (letter.topic, letter.partition, letter.offset, letter.timestamp) == ("genesis.session.events", 3, 17, 5)
     (failure,) = await bench.published()
     assert failure.causation_id == "genesis.session.events/3/17"
+
+
+async def test_event_in_structured_mode_keeps_its_id_if_accepts_raises(bench: Bench) -> None:
+    @bench.agent(accepts=lambda event: event.payload.colour == "red")
+    async def worldbuilder(event: Event[Request]) -> None: ...
+
+    body = {"specversion": "1.0", "id": "e7", "source": "/shop", "type": REQUESTED, "data": {"session_id": "s"}}
+    headers = (("content-type", b"application/cloudevents+json"),)
+    await deliver_record(bench, BusMessage(b"k", json.dumps(body).encode(), headers, 5))
+    (letter,) = bench.test.dead_letters("worldbuilder")
+    assert letter.event_id == "e7"
 
 
 async def test_accepts_that_raises_is_a_dead_letter(bench: Bench) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from onthedot import current_task
+import pytest
+
+from onthedot import App, current_task
 from onthedot.events.agents import BaseAgent
 from onthedot.events.event import Event
+from tests.support.waits import until
 from tests.unit.events.agent_steps import CREATED, REQUESTED, Bench, Request, request
 
 
@@ -186,3 +191,26 @@ async def test_priority_of_an_event_is_that_of_its_task(bench: Bench) -> None:
 
     assert (await bench.run(request())).priority == 1
     assert (await bench.run(request("t2", priority=9))).priority == 9
+
+
+async def test_worker_of_other_sources_runs_no_agent(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    app = App("shop", store="memory://")
+    app.runtime.use(replace(app.runtime.config, only_sources=frozenset({"agent.early"})))
+
+    @app.agent("early", consumes=REQUESTED)
+    async def early(event: Event[Any]) -> None: ...
+
+    @app.agent("other", consumes=REQUESTED)
+    async def other(event: Event[Any]) -> None: ...
+
+    async with app.running():
+        await until(lambda: "Agent started: early" in caplog.text)
+        app.agents.unregister("other")
+        app.agent("later", consumes=REQUESTED)(other)
+        app.agents.unregister("early")
+        await app.publish(Event(REQUESTED, {}, aggregate_id="s1"))
+        await until(lambda: len(app.runtime.components.all) == 1)
+    assert "Agent started: later" not in caplog.text
+    assert "Agent started: other" not in caplog.text
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

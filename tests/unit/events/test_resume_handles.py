@@ -131,6 +131,18 @@ def test_sync_code_expects(app: App) -> None:
         assert app.sync.resume_handle("c1").status() == "resumed"
 
 
+async def test_sync_code_on_a_thread_with_an_event_loop_expects(app: App) -> None:
+    async with app.running():
+        handle = await asyncio.to_thread(lambda: asyncio.run(_expect_by_sync_code(app)))
+        assert handle == "pending"
+        assert await app.resume_handle("c1").status() == "pending"
+
+
+async def _expect_by_sync_code(app: App) -> str:
+    """A coroutine that calls sync code, as in a notebook."""
+    return app.sync.expect({CREATED: 1}, correlation_id="c1", timeout=60).status()
+
+
 @pytest.mark.parametrize(
     ("expected", "options", "problem"),
     [
