@@ -105,9 +105,18 @@ class RuntimeAgents:
         self._live = None
 
     def check_store(self) -> None:
-        """StoreRefused if there are agents and the store cannot keep what they publish."""
+        """StoreRefused if there are agents and the store cannot keep what they publish.
+
+        The message of `capability` names ``Events(outbox=…)``, which does not help an agent.
+        """
         for agent_id in self.sources:
-            capability(self._runtime.store, Outbox, f"agent {agent_id!r}")
+            try:
+                capability(self._runtime.store, Outbox, f"agent {agent_id!r}")
+            except StoreRefused:
+                raise StoreRefused(
+                    f"agent {agent_id!r}: this store keeps no events, and an agent needs them in the database of its "
+                    "tasks; run it on postgresql:// or sqlite://"
+                ) from None
 
     def _host(self) -> AgentHost:
         runtime = self._runtime

@@ -169,3 +169,12 @@ async def test_redis_has_no_outbox() -> None:
     with pytest.raises(StoreRefused, match="redis:// has no outbox"):
         await app.publish(part(1))
     app.runtime.close()
+
+
+async def test_agent_on_redis_is_refused_and_names_no_other_outbox() -> None:
+    app = App(valkey.new_name(), store=valkey.url())
+    app.agent("printer", consumes=(CREATED,))(lambda event: None)
+    with pytest.raises(StoreRefused, match=r"^agent 'printer': .* run it on postgresql:// or sqlite://$"):
+        async with app.running():
+            pass
+    app.runtime.close()

@@ -115,7 +115,11 @@ async def events(tried: Tried) -> str:
         try:
             await tried.app.publish(event)
         except StoreRefused as error:
-            return "refused (`StoreRefused`) without `Events(outbox=…)`" if "Events(outbox=" in str(error) else "?"
+            return (
+                "refused (`StoreRefused`); publishing and resume handles work with `Events(outbox=…)`"
+                if "Events(outbox=" in str(error)
+                else "?"
+            )
         outbox = tried.app.runtime.store
         assert isinstance(outbox, Outbox)
         await until(lambda: _is_sent(outbox, event.id))
