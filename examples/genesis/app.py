@@ -10,12 +10,12 @@ import msgspec
 from examples.genesis import llm
 from examples.genesis.policy import Item, policy
 from onthedot import App, Rate, Reject, current_task
-from onthedot.events import BaseAgent, Event, Events
+from onthedot.events import BaseAgent, Event, Events, event_id
 
 REQUESTED = "Genesis.Session.DetailBatchGenerationRequested"
 CREATED = "Genesis.Session.DetailBatchCreated"
 FAILED = "Genesis.Session.DetailBatchFailed"
-ANSWER_WITHIN = 30  # seconds that a part waits for an agent
+ANSWER_WITHIN = 120  # seconds that a part waits for an agent: longer than the leases of processes that are killed
 
 # Requests of the model, of both agents together. The calls are limited and not the parts: a part starts twice, to ask
 # and to take its answer, and answers would wait behind requests that have not been sent.
@@ -87,6 +87,7 @@ async def detail_part(session_id: str, type: str, count: int, style: dict[str, A
             key=ctx.uuid,
             correlation_id=ctx.metadata.get("command_id"),
             priority=priority,
+            id=event_id(ctx.uuid, "request"),  # one request per part, whatever is killed
         )
     )
     answer = await ctx.wait_for(f"event:{ctx.uuid}", timeout=ANSWER_WITHIN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -19,7 +20,7 @@ import psycopg
 import pytest
 import redis
 
-from tests.faults import scaled
+from tests.faults import LONG, scaled
 from tests.support.process_guard import start_guarded
 from tests.support.source_files import ROOT
 from tests.support.waits import SOON, wait_until
@@ -144,6 +145,19 @@ def test_batch_survives_the_death_of_the_process(tmp_path: Path) -> None:
     with genesis(tmp_path) as example:
         made = example.made(answer["events_url"])
         assert len(made) == len(set(made)) == 50
+
+
+@pytest.mark.fault
+def test_each_process_of_the_system_is_killed_during_one_batch(tmp_path: Path) -> None:
+    options = ["--kafka", "--postgres"] if LONG else []
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.genesis.chaos", *options],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"},
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=170,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name in ("dispatcher", "relay", "agents", "callback service"):
+        assert f"killed the {name}" in done.stdout
 
 
 @pytest.mark.timed
