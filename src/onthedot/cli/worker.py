@@ -66,7 +66,12 @@ def _complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[Co
               help="Seconds for which tasks may block a process; then it is killed. 0: no limit.")  # fmt: skip
 @click.option("--wait-for-store", type=click.FloatRange(0), metavar="SECONDS", default=60.0, show_default=True,
               help="Seconds to wait at the start for a store that cannot be reached. 0: do not wait.")  # fmt: skip
-@click.option("--health", callback=_address, metavar="[HOST]:PORT", help="Serve /healthz, /readyz and /metrics there.")
+@click.option(
+    "--health",
+    callback=_address,
+    metavar="[HOST]:PORT",
+    help="Serve /healthz, /readyz, /metrics and /metrics/fleet there.",
+)
 @click.option("--metrics-sources", type=click.IntRange(1), metavar="N", default=100, show_default=True,
               help="Sources that /metrics keeps apart; the others are source=\"…\".")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["console", "json"]), help="[as your code says, else console]")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +14,7 @@ from onthedot.supervisor.exit_codes import FAILED, CommandError
 _REQUEST_TIMEOUT = 5.0  # seconds
 _JSON = "application/json"
 _OK = b'{"status":"ok"}'
+_NO_FLEET = b'{"status":"no process is ready, or its store is memory://, which no other process sees"}'
 
 
 class _Response(NamedTuple):
@@ -38,16 +39,23 @@ class HealthPort:
     """Serves a few pages, one request per connection.
 
     problems: returns, by worker, why it should get no traffic; empty if all is well
-    metrics: returns the text for Prometheus
+    metrics: returns the text for Prometheus, about these processes
+    fleet: returns the same about all processes of the store; None: it is not available
     """
 
     def __init__(
-        self, host: str, port: int, problems: Callable[[], Mapping[str, str]], metrics: Callable[[], str]
+        self,
+        host: str,
+        port: int,
+        problems: Callable[[], Mapping[str, str]],
+        metrics: Callable[[], str],
+        fleet: Callable[[], Awaitable[str | None]],
     ) -> None:
         self._host = host
         self._port = port
         self._problems = problems
         self._metrics = metrics
+        self._fleet = fleet
 
     async def __aenter__(self) -> HealthPort:
         try:
@@ -67,7 +75,7 @@ class HealthPort:
                 while (await reader.readline()).strip():
                     pass
                 path = request[1].decode("latin-1") if len(request) > 1 else ""
-                found = self._response(path.partition("?")[0])
+                found = await self._response(path.partition("?")[0])
                 head = f"HTTP/1.1 {found.status}\r\nContent-Type: {found.content_type}\r\n"
                 head += f"Content-Length: {len(found.body)}\r\nConnection: close\r\n\r\n"
                 writer.write(head.encode())
@@ -79,12 +87,17 @@ class HealthPort:
         finally:
             writer.close()
 
-    def _response(self, path: str) -> _Response:
+    async def _response(self, path: str) -> _Response:
         match path:
             case "/healthz":
                 return _Response("200 OK", _OK)
             case "/metrics":
                 return _Response("200 OK", self._metrics().encode(), CONTENT_TYPE)
+            case "/metrics/fleet":
+                text = await self._fleet()
+                if text is None:
+                    return _Response("503 Service Unavailable", _NO_FLEET)
+                return _Response("200 OK", text.encode(), CONTENT_TYPE)
             case "/readyz":
                 problems = self._problems()
                 if not problems:
@@ -92,4 +105,6 @@ class HealthPort:
                 body = msgspec.json.encode({"status": "not ready", "trouble": problems})
                 return _Response("503 Service Unavailable", body)
             case _:
-                return _Response("404 Not Found", b'{"status":"there is /healthz, /readyz and /metrics"}')
+                return _Response(
+                    "404 Not Found", b'{"status":"there is /healthz, /readyz, /metrics and /metrics/fleet"}'
+                )

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from onthedot.model.figures import Figures
+from onthedot.supervisor.fleet_page import StoreSpec
 
 _ORPHAN_TIMEOUT = 5.0  # seconds that a worker without its supervisor has to release its tasks
 _MAX_UNSENT = 1_000_000  # bytes kept for a supervisor that does not read
@@ -52,6 +53,7 @@ class WorkerReport(msgspec.Struct, omit_defaults=True):
     """From a worker process to its supervisor. If it is about a session, the other fields are not set."""
 
     ready: str = ""  # its part of the banner
+    stores: StoreSpec | None = None  # with `ready`
     error: str = ""  # why it cannot start
     turns: int = 0  # turns of its worker so far
     stopping: bool = False  # it takes no more tasks

@@ -12,6 +12,7 @@ import time
 import msgspec
 
 from onthedot.observability.log_format import print_line
+from onthedot.supervisor.fleet_page import FleetPage
 from onthedot.supervisor.health_port import HealthPort
 from onthedot.supervisor.heartbeats import wait_for_reaps
 from onthedot.supervisor.messages import LaunchOptions
@@ -46,7 +47,9 @@ class Supervisor:
             stops = {signal.SIGTERM: self._on_stop, signal.SIGINT: self._on_stop}
             stack.enter_context(signal_handlers({**stops, signal.SIGHUP: self._on_hangup}))
             if self._health is not None:
-                port = HealthPort(*self._health, self.problems, self._metrics.text)
+                fleet = FleetPage(self._config.metrics_sources)
+                stack.push_async_callback(fleet.close)
+                port = HealthPort(*self._health, self.problems, self._metrics.text, lambda: self._fleet_text(fleet))
                 await stack.enter_async_context(port)
             slots = [asyncio.create_task(self._run_slot(slot)) for slot in range(len(self._slots))]
             stopping = asyncio.create_task(self._stop_all())
@@ -64,6 +67,13 @@ class Supervisor:
         kept = [(slot, child) for slot, child in enumerate(self._slots) if slot not in self._done]
         problems = {f"worker {slot + 1}": child.problem() if child else "is starting" for slot, child in kept}
         return {name: problem for name, problem in problems.items() if problem}
+
+    async def _fleet_text(self, fleet: FleetPage) -> str | None:
+        """None: no process is ready yet, or the store is inside of a process."""
+        stores = next((child.stores for child in self._living() if child.stores is not None), None)
+        if stores is None or stores.url.startswith("memory:"):
+            return None
+        return await fleet.text(stores)
 
     def _say(self, text: str) -> None:
         print_line(text, self._config.log_format)

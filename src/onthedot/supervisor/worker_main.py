@@ -25,9 +25,11 @@ from onthedot.observability import log_format
 from onthedot.observability.meter import Meter
 from onthedot.runtime.config import RuntimeConfig
 from onthedot.runtime.settings import store_url
+from onthedot.stores.schemes import absolute
 from onthedot.supervisor.app_loader import import_included, load_app
 from onthedot.supervisor.banner import banner_line
 from onthedot.supervisor.exit_codes import STORE, CommandError, exit_code_for
+from onthedot.supervisor.fleet_page import StoreSpec
 from onthedot.supervisor.messages import LaunchOptions, ParentChannel, WorkerReport
 from onthedot.supervisor.worker_figures import WorkerFigures
 
@@ -121,7 +123,8 @@ class WorkerMain:
             await host.start("main")
         finally:
             await self._runtime.portal.disconnect()  # unless it could not start, the worker keeps the client open
-        self._parent.send(WorkerReport(ready=await banner_line(self._app)))
+        stores = StoreSpec(self._runtime.url, self._app.name, absolute(self._runtime.config.events.outbox or ""))
+        self._parent.send(WorkerReport(ready=await banner_line(self._app), stores=stores))
         background = [asyncio.create_task(self._report())]
         if self._figures is not None:
             background.append(asyncio.create_task(self._figures.watch()))

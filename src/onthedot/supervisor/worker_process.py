@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Mapping
 import msgspec
 
 from onthedot.model.figures import Figures
+from onthedot.supervisor.fleet_page import StoreSpec
 from onthedot.supervisor.heartbeats import ChildHeartbeat, reap
 from onthedot.supervisor.messages import LaunchOptions, SessionSpec, SupervisorMessage, WorkerReport
 
@@ -43,6 +44,7 @@ class WorkerProcess:
         self.report: WorkerReport = WorkerReport()  # the last one
         self.figures: Figures = Figures()  # that it has reported last
         self.banner: str = ""
+        self.stores: StoreSpec | None = None
         self.error: str = ""
         self.started_at: float = now
         self.reported_at: float = now
@@ -85,6 +87,7 @@ class WorkerProcess:
                     self.turned_at = self.reported_at
                 if report.ready:
                     self.banner = report.ready
+                    self.stores = report.stores
                     self.ready.set()
                 if report.figures is not None:
                     self.figures = report.figures

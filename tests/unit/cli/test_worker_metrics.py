@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import signal
+import urllib.error
 import urllib.request
 from collections.abc import Mapping
 
 import pytest
 
 from onthedot.observability.worker_metrics import METRICS
+from onthedot.operations.fleet_metrics import FLEET_METRICS
 from tests.support.services.valkey import free_port
 from tests.support.waits import wait_until
 from tests.unit.cli.conftest import Shop
@@ -57,3 +59,30 @@ def test_worker_serves_what_its_processes_have_done(shop: Shop) -> None:
     wait_until(lambda: scrape(port).get(("onthedot_worker_tasks_total", ("nap", "succeeded"))) == 1, 10)
     assert scrape(port)[succeeded] == 20
     wait_until(lambda: scrape(port)["onthedot_worker_up", ("r7",)] == 2, 10)
+
+
+def test_worker_serves_the_metrics_of_its_store(shop: Shop) -> None:
+    port = free_port()
+    shop.add("unknown", name="x")
+    shop.add("greet", after=3600, name="later")
+    failing = shop.add("fail", order=1)
+    shop.worker("--health", f":{port}")
+    wait_until(lambda: shop.state(failing) == "failed")
+    found = scrape(port, "/metrics/fleet")
+    assert {name for name, _ in found} <= {metric.name for metric in FLEET_METRICS}
+    assert found["onthedot_store_up", ()] == 1
+    assert found["onthedot_workers", ()] == 1
+    assert found["onthedot_queue_depth", ("unknown", "ready")] == 1
+    assert found["onthedot_queue_depth", ("greet", "scheduled")] == 1
+    assert found["onthedot_failed_tasks", ("fail",)] == 1
+    assert found["onthedot_oldest_ready_seconds", ("unknown",)] > 0
+
+
+def test_memory_store_has_no_fleet(shop: Shop) -> None:
+    port = free_port()
+    shop.worker("--health", f":{port}", "--store", "memory://")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        scrape(port, "/metrics/fleet")
+    with refused.value as answer:
+        assert answer.code == 503
+        assert b"memory://" in answer.read()

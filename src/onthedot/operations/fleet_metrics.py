@@ -1,0 +1,185 @@
+"""Metrics of all workers together, from the store: what is pending, running, failed, paused, unsent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from onthedot.clock.epoch import to_ms
+from onthedot.clock.protocol import Clock
+from onthedot.model.batch_names import batch_task
+from onthedot.model.figures import Figures, FigureSum, Metric, Names
+from onthedot.operations.health import Tally, server_info
+from onthedot.operations.outbox import OutboxOperations, OutboxStatus
+from onthedot.operations.sources import SourceInfo, source_infos
+from onthedot.operations.workers import live_workers
+from onthedot.stores.contract import Record, State, Store
+
+STORE_UP = Metric("onthedot_store_up", "gauge", "1 if the store answers, else 0.")
+CLOCK_OFFSET = Metric(
+    "onthedot_clock_offset_seconds", "gauge", "The clock of this machine minus that of the store's server."
+)
+WORKERS = Metric("onthedot_workers", "gauge", "Live worker processes.")
+RELAYS = Metric("onthedot_relays", "gauge", "Live relays.")
+DEPTH = Metric(
+    "onthedot_queue_depth", "gauge", "Tasks that are scheduled, ready, parked or waiting.", ("source", "state")
+)
+RUNNING = Metric("onthedot_tasks_running", "gauge", "Tasks that run.", ("source",))
+FAILED = Metric("onthedot_failed_tasks", "gauge", "Failed tasks that are kept.", ("source",))
+OLDEST_READY = Metric(
+    "onthedot_oldest_ready_seconds",
+    "gauge",
+    "Time since the oldest ready task was due; 0 if none is ready.",
+    ("source",),
+    largest=True,
+)
+PAUSED = Metric("onthedot_paused", "gauge", "1 if the source is paused, else 0.", ("source",), largest=True)
+SLOTS_AVAILABLE = Metric(
+    "onthedot_slots_available", "gauge", "Tasks that the concurrency limit of the source still allows.", ("source",)
+)
+BATCH_QUEUE = Metric("batch_queue_size", "gauge", "Pending tasks of tasks with live batches.", ("priority",))
+OUTBOX_PENDING = Metric("onthedot_outbox_pending", "gauge", "Events that are not sent.", ("topic",))
+OUTBOX_LAG = Metric(
+    "onthedot_outbox_lag_seconds", "gauge", "Age of the oldest event that is not sent.", ("topic",), largest=True
+)
+OUTBOX_FAILED = Metric("onthedot_outbox_failed", "gauge", "Events that the bus has refused.")
+BLOCKED_KEYS = Metric("onthedot_outbox_blocked_keys", "gauge", "Keys whose events wait for a refused one.")
+HANDLES = Metric("onthedot_resume_handles", "gauge", "Resume handles by status.", ("status",))
+
+FLEET_METRICS: tuple[Metric, ...] = (
+    STORE_UP, CLOCK_OFFSET, WORKERS, RELAYS, DEPTH, RUNNING, FAILED, OLDEST_READY, PAUSED, SLOTS_AVAILABLE, BATCH_QUEUE,
+    OUTBOX_PENDING, OUTBOX_LAG, OUTBOX_FAILED, BLOCKED_KEYS, HANDLES,
+)  # fmt: skip
+"""All of a fleet page, in its order."""
+
+_BY_NAME: dict[str, Metric] = {metric.name: metric for metric in FLEET_METRICS}
+_PAGE = 1000
+_MAX_READS = 20  # pages of records that one reading takes
+_MAX_PAGES = 3  # of one source
+_PENDING: tuple[State, ...] = ("ready", "parked", "scheduled")
+_LIVE: tuple[State, ...] = ("scheduled", "parked", "ready", "running", "waiting")
+
+
+class FleetMetrics:
+    """Reads the figures of a fleet. It changes nothing.
+
+    outbox: the store with the events; max_sources: how many are kept apart, those with most tasks first
+    """
+
+    def __init__(self, store: Store, outbox: Store, clock: Clock, max_sources: int) -> None:
+        self._store = store
+        self._outbox = OutboxOperations(outbox, clock)
+        self._clock = clock
+        self._max_sources = max_sources
+
+    async def read(self) -> Figures:
+        """Raises StoreError."""
+        figures = Figures([], [])
+        figures.add(STORE_UP, 1)
+        tally = await self._store.tally()
+        workers = await live_workers(self._store)
+        figures.add(WORKERS, len(workers))
+        server = await server_info(self._store)
+        if server is not None:
+            figures.add(CLOCK_OFFSET, (self._clock.now() - server.now) / 1000)
+        infos = [info for info in source_infos(tally, await self._store.limits(), workers) if info.name[:1] != "@"]
+        reader = _RecordReader(self._store, _MAX_READS)
+        oldest = await self._oldest_ready(infos, reader)
+        names = Names(self._max_sources)
+        for info in sorted(infos, key=_size, reverse=True):
+            _add_source(figures, names.of(info.name), info, oldest.get(info.name, 0.0))
+        await self._add_batches(figures, tally, reader)
+        status = await self._outbox.find_status()
+        if status is not None:
+            self._add_outbox(figures, status)
+        together = FigureSum(_BY_NAME)  # of sources and topics that share a label
+        together.add(figures)
+        return together.figures()
+
+    async def _oldest_ready(self, infos: Sequence[SourceInfo], reader: _RecordReader) -> Mapping[str, float]:
+        """In seconds, by source."""
+        now = self._clock.now()
+        found: dict[str, float] = {}
+        for info in infos:
+            if info.ready:
+                due = [record.due for record in await reader.read(info.name, "ready")]
+                found[info.name] = max(0.0, now - min(due, default=now)) / 1000
+        return found
+
+    async def _add_batches(self, figures: Figures, tally: Tally, reader: _RecordReader) -> None:
+        """Only while there are batches: records must be read for their priorities."""
+        live = {source for (source, state), count in tally.items() if count and state in _LIVE}
+        tasks = {task for source in live if (task := batch_task(source)) is not None}
+        by_priority: Counter[int] = Counter()
+        for task in sorted(tasks):
+            for state in _PENDING:
+                if tally.get((task, state)):
+                    by_priority.update(record.policy.priority for record in await reader.read(task, state))
+        for priority, count in by_priority.items():
+            figures.add(BATCH_QUEUE, count, str(priority))
+
+    def _add_outbox(self, figures: Figures, status: OutboxStatus) -> None:
+        figures.add(RELAYS, len(status.relays))
+        figures.add(OUTBOX_FAILED, status.failed)
+        figures.add(BLOCKED_KEYS, sum(each.blocked_keys for each in status.topics))
+        names = Names(self._max_sources)
+        for topic in status.topics:
+            lag = 0.0
+            if topic.oldest is not None:
+                lag = max(0.0, self._clock.now() - to_ms(topic.oldest)) / 1000
+            figures.add(OUTBOX_PENDING, topic.pending, names.of(topic.topic))
+            figures.add(OUTBOX_LAG, lag, names.of(topic.topic))
+        for handle_status, count in status.handles.items():
+            figures.add(HANDLES, count, handle_status)
+
+
+def unavailable() -> Figures:
+    """The figures of a store that does not answer."""
+    figures = Figures([], [])
+    figures.add(STORE_UP, 0)
+    return figures
+
+
+@dataclass
+class _RecordReader:
+    """Reads records, in a bounded number of calls. left: calls that it may still make."""
+
+    store: Store
+    left: int
+
+    async def read(self, source: str, state: State) -> list[Record]:
+        """The newest tasks of a source in a state, as far as the bound allows."""
+        found: list[Record] = []
+        cursor: str | None = None
+        for _ in range(min(_MAX_PAGES, self.left)):
+            self.left -= 1
+            page = await self.store.find({"source": source, "state": state}, cursor, _PAGE)
+            found += page.rows
+            cursor = page.after
+            if cursor is None:
+                break
+        return found
+
+
+def _size(info: SourceInfo) -> int:
+    return info.ready + info.parked + info.scheduled + info.running + info.waiting
+
+
+def _add_source(figures: Figures, name: str, info: SourceInfo, oldest: float) -> None:
+    for state, count in _depths(info):
+        figures.add(DEPTH, count, name, state)
+    figures.add(RUNNING, info.running, name)
+    figures.add(FAILED, info.failed, name)
+    figures.add(OLDEST_READY, oldest, name)
+    figures.add(PAUSED, info.paused is not None, name)
+    for limit in info.limits:
+        if limit.name == info.name and limit.cap is not None:
+            figures.add(SLOTS_AVAILABLE, max(0, limit.cap - info.running), name)
+
+
+def _depths(info: SourceInfo) -> Iterator[tuple[State, int]]:
+    yield "scheduled", info.scheduled
+    yield "ready", info.ready
+    yield "parked", info.parked
+    yield "waiting", info.waiting
