@@ -9,6 +9,7 @@ import sys
 
 from benchmarks import (
     batches,
+    event_paths,
     events,
     flow_costs,
     flow_delays,
@@ -27,6 +28,7 @@ from benchmarks import (
     waiting_tasks,
     worker,
 )
+from benchmarks.events_table import EVENTS, write_events_table
 from benchmarks.plots import DRAIN, DRAINED, drain_svg
 from benchmarks.report import run
 from benchmarks.worker_table import WORKER, write_worker_table
@@ -42,7 +44,7 @@ SUITES = {
     "processes": processes.MEASURES,
     "limits": limits.MEASURES,
     "settle": settle.MEASURES,
-    "events": events.MEASURES + postgres_events.MEASURES,
+    "events": events.MEASURES + postgres_events.MEASURES + kafka.MEASURES + event_paths.MEASURES,
     "kafka": kafka.MEASURES,
     "flows": flow_costs.MEASURES + flow_delays.MEASURES,
     "waiting": waiting_tasks.MEASURES,
@@ -69,8 +71,12 @@ def main() -> int:
         )
     measures = [measure for measure in SUITES[options.suite] if not options.only or options.only in measure.__name__]
     rounds, scale = (1, 0.05) if options.quick else (options.rounds, 1)
-    if options.quick or options.only or options.suite not in ("drain", "worker"):
+    if options.quick or options.only or options.suite not in ("drain", "events", "worker"):
         return run(measures, rounds, scale, options.json)
+    if options.suite == "events":
+        code = run(measures, rounds, scale, str(EVENTS))
+        write_events_table(json.loads(EVENTS.read_text())["rows"])
+        return code
     if options.suite == "worker":
         code = run(measures, rounds, scale, str(WORKER))
         write_worker_table(json.loads(WORKER.read_text())["rows"])

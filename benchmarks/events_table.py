@@ -1,0 +1,43 @@
+"""The table of `./dev bench events` in the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.plots import DOCS
+
+EVENTS = DOCS / "events.json"
+PAGE = DOCS / "explanation" / "benchmarks.md"
+BEGIN = "<!-- begin: written by ./dev bench events -->\n"
+END = "<!-- end -->\n"
+
+
+def events_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Markdown. `rows` come from a report."""
+    lines = ["| measure | what | ours | compared with | target | measured |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        measure, _, against = row["name"].partition(" / ")
+        bound = "≥" if row["least"] else "≤"
+        unit = row["unit"]
+        if row["difference"]:
+            other = "–"
+            target = f"{bound} {row['target']:g} {unit}"
+            value = f"{row['value']:.1f} {unit}"
+        else:
+            other = f"{row['other']:,.0f} {unit}"
+            target = f"{bound} {row['target']:g} ×"
+            value = f"{row['value']:.2f} ×, worst round {row['worst']:.2f}"
+        missed = "" if row["met"] else " (missed)"
+        lines.append(f"| `{measure}` | {against} | {row['ours']:,.0f} {unit} | {other} | {target} | {value}{missed} |")
+    return "\n".join(lines) + "\n"
+
+
+def write_events_table(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Replaces the table between the two marks of the page."""
+    text = PAGE.read_text()
+    before, found, rest = text.partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    if not found or not ended:
+        raise ValueError(f"{PAGE} has no marks for the table of events")
+    PAGE.write_text(f"{before}{BEGIN}{events_table(rows)}{END}{after}")
