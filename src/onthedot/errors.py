@@ -23,7 +23,7 @@
     │   ├── StoreUnavailable             not reached, or no answer: `stored` is False (not stored) or None (unknown)
     │   ├── StoreBusy                    reached, but locked by others for too long: not stored
     │   ├── StoreFull                    not stored
-    │   │   └── SourceFrozen             new batches of a task are not accepted now
+    │   │   └── SourceFrozen             new tasks or batches are not accepted now
     │   └── StoreRefused                 a person must change something: schema, login, script, policy
     ├── SchedulerStateError              start or stop at the wrong moment
     └── Expired (TimeoutError)           not all expected events came in time
@@ -251,25 +251,30 @@ class StoreFull(StoreError):
 
 
 class SourceFrozen(StoreFull):
-    """An operator has frozen the batches of a task: running ones finish, new ones are not accepted. Nothing was stored.
+    """An operator has frozen a source, or the batches of a task: running ones finish, new ones are not accepted.
+
+    Nothing was stored.
 
     Args:
-        source: name of the task.
+        source: name of the source; for batches, of their task.
         retry_after: seconds after which a caller may try again, such as for the header ``Retry-After``.
+        what: what is not accepted, ``tasks`` or ``batches``.
 
     >>> str(SourceFrozen("names", 30))
-    'names is frozen: it accepts no new batches now; try again in 30 s, or end it with `onthedot batch thaw names`'
+    'names is frozen: it accepts no new tasks now; try again in 30 s, or end it with `onthedot source thaw names`'
     """
 
-    def __init__(self, source: str, retry_after: float) -> None:
-        super().__init__(source, retry_after)
+    def __init__(self, source: str, retry_after: float, what: Literal["tasks", "batches"] = "tasks") -> None:
+        super().__init__(source, retry_after, what)
         self.source = source
         self.retry_after = retry_after
+        self.what = what
 
     def __str__(self) -> str:
+        group = "source" if self.what == "tasks" else "batch"
         return (
-            f"{self.source} is frozen: it accepts no new batches now; try again in {self.retry_after:g} s, or end it "
-            f"with `onthedot batch thaw {self.source}`"
+            f"{self.source} is frozen: it accepts no new {self.what} now; try again in {self.retry_after:g} s, or end "
+            f"it with `onthedot {group} thaw {self.source}`"
         )
 
 

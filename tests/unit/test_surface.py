@@ -104,7 +104,7 @@ def test_names_of_events_are_frozen() -> None:
 
 
 def test_names_of_the_fastapi_integration_are_frozen() -> None:
-    assert fastapi.__all__ == ["accepted", "lifespan", "sse", "status"]
+    assert fastapi.__all__ == ["accepted", "lifespan", "refused", "sse", "status"]
 
 
 def test_names_of_the_prefect_integration_are_frozen() -> None:

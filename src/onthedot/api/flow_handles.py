@@ -158,9 +158,7 @@ class AppFlows:
         is_open = self.portal.ensure_open() is None
         if is_open and self.portal.run_sync(lambda client: is_stored(client.store, flow, named=named)):
             return Added(flow.uuid, fresh=False)
-        tasks: Sequence[NewTask] = flow.tasks
-        if flow.remote:
-            tasks = self.portal.route_in_transaction(connection, tasks)
+        tasks = self.portal.prepare_in_transaction(connection, flow.tasks, remote=bool(flow.remote))
         answers = self.portal.in_transaction(lambda store: store.add_in(connection, tasks))
         return answers[len(flow.members)]
 
@@ -168,9 +166,8 @@ class AppFlows:
         async def add(store: AsyncTransactions) -> Added:
             if await self.portal.run(lambda client: is_stored(client.store, flow, named=named)):
                 return Added(flow.uuid, fresh=False)
-            tasks: Sequence[NewTask] = flow.tasks
-            if flow.remote:
-                tasks = await self.portal.run(lambda client: client.lane_router.route(flow.tasks))
+            remote = bool(flow.remote)
+            tasks = await self.portal.run(lambda client: client.prepare(flow.tasks, remote=remote))
             answers = await store.add_awaited(connection, tasks)
             return answers[len(flow.members)]
 

@@ -22,6 +22,7 @@ from onthedot.flows.calls import Call
 from onthedot.model.familiar_names import FUNCTION, SCHEDULED, missing_attribute
 from onthedot.model.options import AddOptions, check_call
 from onthedot.model.value_errors import InvalidOption
+from onthedot.stores.capabilities import AsyncTransactions
 from onthedot.stores.contract import Added, NewTask
 
 P = ParamSpec("P")
@@ -192,16 +193,16 @@ class Enqueuer(Generic[P, R]):
     def _add_in_transaction(self, news: Sequence[NewTask]) -> Sequence[Added]:
         """Written now, on the caller's connection; visible with the caller's commit, or never."""
         connection = self._call_options.get("connection")
-        if self._definition.is_remote:
-            news = self._portal.route_in_transaction(connection, news)
+        news = self._portal.prepare_in_transaction(connection, news, remote=self._definition.is_remote)
         return self._portal.in_transaction(lambda store: store.add_in(connection, news))
 
     async def _add_in_transaction_awaited(self, news: Sequence[NewTask]) -> Sequence[Added]:
-        if self._definition.is_remote:
-            news = await self._portal.run(lambda client: client.lane_router.route(news))
-        return await self._portal.in_transaction_awaited(
-            lambda store: store.add_awaited(self._call_options.get("connection"), news)
-        )
+        async def add(store: AsyncTransactions) -> Sequence[Added]:
+            remote = self._definition.is_remote
+            tasks = await self._portal.run(lambda client: client.prepare(news, remote=remote))
+            return await store.add_awaited(self._call_options.get("connection"), tasks)
+
+        return await self._portal.in_transaction_awaited(add)
 
     def _check_added(self, new: NewTask, added: Added) -> bool:
         return check_conflict(self._definition.name, self._definition.options, new, added)

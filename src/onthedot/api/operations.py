@@ -170,6 +170,35 @@ class AppOperations:
         """
         await self._portal.run(lambda client: client.operations.resume(source, key))
 
+    async def freeze(self, source: str) -> bool:
+        """Accepts no new tasks of a source; existing ones run. Returns whether it was frozen before.
+
+        Within one second every process that adds one gets `SourceFrozen`, and the agent behind ``agent.NAME`` receives
+        no more events. Running tasks and schedules may still add tasks of it.
+
+        Args:
+            source: The name of the source.
+        """
+        return await self._portal.run(lambda client: client.operations.freeze(source))
+
+    async def thaw(self, source: str) -> bool:
+        """Accepts tasks again. Returns whether the source was frozen.
+
+        Args:
+            source: The name of the source.
+        """
+        return await self._portal.run(lambda client: client.operations.thaw(source))
+
+    async def drain(self, source: str, timeout: float | None = None, *, outbox: bool = False) -> None:
+        """Freezes a source, then waits until none of its tasks is pending, waiting or running.
+
+        Args:
+            source: The name of the source.
+            timeout: Seconds to wait, then TimeoutError; the source stays frozen. None: without a limit.
+            outbox: Also waits until no event is unsent.
+        """
+        await self._portal.run(lambda client: client.operations.drain(source, timeout, outbox=outbox), waits=True)
+
     async def limits(self) -> Sequence[LimitInfo]:
         """Returns the limits in force, by name."""
         return await self._portal.run(lambda client: client.operations.limits.list())
@@ -277,6 +306,15 @@ class SyncOperations:
 
     def resume(self, source: str, key: str | None = None) -> None:
         self._portal.run_sync(lambda client: client.operations.resume(source, key))
+
+    def freeze(self, source: str) -> bool:
+        return self._portal.run_sync(lambda client: client.operations.freeze(source))
+
+    def thaw(self, source: str) -> bool:
+        return self._portal.run_sync(lambda client: client.operations.thaw(source))
+
+    def drain(self, source: str, timeout: float | None = None, *, outbox: bool = False) -> None:
+        self._portal.run_sync(lambda client: client.operations.drain(source, timeout, outbox=outbox), waits=True)
 
     def limits(self) -> Sequence[LimitInfo]:
         return self._portal.run_sync(lambda client: client.operations.limits.list())

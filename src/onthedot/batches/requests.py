@@ -20,15 +20,14 @@ from onthedot.codec.annotations import write
 from onthedot.codec.body import StoredBody
 from onthedot.definitions.functions import FunctionDefinition
 from onthedot.definitions.new_task import AGING
-from onthedot.errors import ArgumentError, DeclarationError, SourceFrozen
+from onthedot.errors import ArgumentError, DeclarationError
 from onthedot.flows.enqueue import check_workers
-from onthedot.model.batch_names import RETRY_AFTER
 from onthedot.model.flow_names import MEMBER_KEEP, MemberUuids, end_counter
 from onthedot.model.options import AddOptions, Priority, parse_bound, parse_priority
 from onthedot.model.stored_batches import BatchRequest, read_request
 from onthedot.model.stored_keys import stored_key
 from onthedot.model.value_errors import InvalidOption, SettingError
-from onthedot.operations.batches import BatchMode
+from onthedot.operations.modes import Mode
 from onthedot.stores.contract import Added, Links, NewTask, Policy
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class PreparedBatch(NamedTuple):
     def task(self) -> str:
         return self.source.definition.name
 
-    def new_task(self, mode: BatchMode) -> NewTask:
+    def new_task(self, mode: Mode) -> NewTask:
         """The coordinator. mode: of the task, now."""
         owner = self.source.definition.owner
         uuid = owner.new_uuid()
@@ -166,8 +165,6 @@ def prepare_batch(
 async def add_batch(client: StoreClient, batch: PreparedBatch) -> Added:
     """Stores the coordinator. Raises SourceFrozen, and ArgumentError if its key is that of another request."""
     mode = await client.operations.batches.recent_mode(batch.task)
-    if mode == "frozen":
-        raise SourceFrozen(batch.task, RETRY_AFTER)
     await check_workers(client.store)
     new = batch.new_task(mode)
     added = await client.add(new)

@@ -91,10 +91,13 @@ _COMMANDS: Commands = {
         "send": Lazy("signal:send", "Send a signal to the tasks that wait for it."),
     },
     "source": {
+        "drain": Lazy("source:drain", "Freeze a source, and wait until all its tasks have ended."),
+        "freeze": Lazy("source:freeze", "Accept no new tasks of a source."),
         "limit": Lazy("source:limit", "Limit how many tasks of a source or key run at once or start in a time."),
         "list": Lazy("source:list_sources", "Sources: number of tasks, limits, pauses, workers."),
         "pause": Lazy("source:pause", "Start no more tasks of a source, or of one key of it."),
         "resume": Lazy("source:resume", "Resume a paused source or key."),
+        "thaw": Lazy("source:thaw", "Accept tasks of a source again."),
     },
     "task": {
         "cancel": Lazy("task:cancel", "Cancel tasks by uuid, or all that match."),

@@ -15,13 +15,14 @@ from onthedot.cli.target import with_operations
 from onthedot.errors import suggestion
 from onthedot.observability.log_format import clean
 from onthedot.operations import Operations
-from onthedot.operations.batches import BatchDetails, BatchInfo, BatchMode, BatchProgress, ModeInfo, PartInfo
+from onthedot.operations.batches import BatchDetails, BatchInfo, BatchProgress, ModeInfo, PartInfo
 from onthedot.operations.humanize import plural
+from onthedot.operations.modes import Mode
 from onthedot.supervisor.exit_codes import FAILED, TIMEOUT, CommandError
 
 T = TypeVar("T")
 
-_REPLACED: dict[BatchMode, str] = {
+_REPLACED: dict[Mode, str] = {
     "": "",
     "frozen": "; this ended its freeze",
     "degraded": "; this ended its degraded mode",
@@ -184,7 +185,7 @@ def restore(options: GlobalOptions, task: str) -> None:
     write(text, {"task": task, "restored": before}, json=options.json)
 
 
-def _write_mode(options: GlobalOptions, task: str, text: str, mode: BatchMode, before: BatchMode) -> None:
+def _write_mode(options: GlobalOptions, task: str, text: str, mode: Mode, before: Mode) -> None:
     replaced = "" if before == mode else before
     answer = {"task": task, "mode": mode, "before": before == mode, "replaced": replaced}
     write(text, answer, json=options.json)

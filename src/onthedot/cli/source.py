@@ -1,4 +1,4 @@
-"""``onthedot source``: list, pause, resume and limit sources."""
+"""``onthedot source``: list, pause, resume, limit, freeze, thaw and drain sources."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from onthedot.cli.options import GlobalOptions, store_command
-from onthedot.cli.output import Screen, screen, write_json
+from onthedot.cli.options import GlobalOptions, duration, store_command
+from onthedot.cli.output import Screen, screen, write, write_json
 from onthedot.cli.table import Column, number
 from onthedot.cli.target import with_operations
 from onthedot.errors import suggestion
@@ -17,7 +17,7 @@ from onthedot.operations import Operations
 from onthedot.operations.humanize import duration_text, plural, suffix
 from onthedot.operations.limits import LimitInfo
 from onthedot.operations.sources import Pause, SourceInfo, SourceLimit
-from onthedot.supervisor.exit_codes import FAILED, CommandError
+from onthedot.supervisor.exit_codes import FAILED, TIMEOUT, CommandError
 
 _CODE = "code"  # the value of an option that removes the operator's limit
 _MAX_KEYS = 3  # shown in a table: keys with a limit or pause of their own
@@ -65,6 +65,8 @@ def source_notes(out: Screen, each: SourceInfo) -> list[str]:
         notes.append(f"{plural(each.waiting, 'task waits', 'tasks wait')} for a signal or other tasks")
     if pauses := pauses_text(out, each):
         notes.append(f"paused {pauses}")
+    if each.frozen:
+        notes.append("frozen: it accepts no new tasks")
     return [note for note in notes if note]
 
 
@@ -201,6 +203,68 @@ def limit(
     if found.rate is not None:
         limits.append(f"{rate_text(found.rate)} (burst {found.burst:g})")
     click.echo(f"{source}{_whose(found.name)}: {', '.join(limits) or 'no limit'}")
+
+
+@store_command()
+@click.argument("source")
+@click.option("--force", is_flag=True, help="Also a source that no worker or task has yet.")
+def freeze(options: GlobalOptions, source: str, force: bool) -> None:
+    """Accept no new tasks of SOURCE, in any process, until `source thaw`. Existing tasks run.
+
+    Callers that add one get SourceFrozen within a second. An agent (agent.NAME) receives no more events. Running tasks
+    and schedules may still add tasks of it.
+    """
+
+    async def work(operations: Operations) -> tuple[bool, SourceInfo]:
+        if not force:
+            _find(await operations.sources(), source)  # a misspelt name would freeze nothing
+        was_frozen = await operations.freeze(source)
+        return was_frozen, _find(await operations.sources(), source)
+
+    was_frozen, found = with_operations(options, work)
+    if options.json:
+        write_json({"source": found, "before": was_frozen})
+        return
+    if was_frozen:
+        click.echo(f"{source} was frozen already")
+        return
+    click.echo(f"froze {source}: it accepts no new tasks; {plural(_live(found), 'task')} not ended")
+
+
+@store_command()
+@click.argument("source")
+def thaw(options: GlobalOptions, source: str) -> None:
+    """Accept tasks of SOURCE again."""
+
+    async def work(operations: Operations) -> bool:
+        _find(await operations.sources(), source)
+        return await operations.thaw(source)
+
+    was_frozen = with_operations(options, work)
+    text = f"thawed {source}: it accepts tasks" if was_frozen else f"{source} was not frozen"
+    write(text, {"source": source, "thawed": was_frozen}, json=options.json)
+
+
+@store_command()
+@click.argument("source")
+@click.option("--outbox", is_flag=True, help="Also wait until no event is unsent.")
+@click.option("--timeout", callback=duration, metavar="TIME", help="Wait at most: 90s, 10m; then exit code 124.")
+def drain(options: GlobalOptions, source: str, outbox: bool, timeout: float | None) -> None:
+    """Freeze SOURCE, then wait until none of its tasks is pending, waiting or running."""
+
+    async def work(operations: Operations) -> None:
+        _find(await operations.sources(), source)
+        await operations.drain(source, timeout, outbox=outbox)
+
+    try:
+        with_operations(options, work)
+    except TimeoutError as error:
+        raise CommandError(str(error), TIMEOUT) from None
+    write(f"drained {source}: it is frozen, and no task is left", {"drained": source}, json=options.json)
+
+
+def _live(each: SourceInfo) -> int:
+    return each.ready + each.parked + each.scheduled + each.running + each.waiting
 
 
 def _find(sources: Iterable[SourceInfo], name: str) -> SourceInfo:

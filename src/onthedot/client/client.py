@@ -50,6 +50,7 @@ class StoreClient:
         self.operations: Operations = Operations(store, config.client, config.clock, config.code, config.observer)
         self.lane_router: LaneRouter = LaneRouter(store, config.clock)
         self.results: ResultWaiter = ResultWaiter(store, config.client, config.observer)
+        self._modes = self.operations.modes.recent
         self._observer = config.observer
         self._counts = config.counts
         self._is_counted = not store.traits.synchronous  # such a store is read at once instead
@@ -108,11 +109,26 @@ class StoreClient:
         self._observer.tasks_added(fresh)
         return answers
 
+    async def prepare(self, tasks: Sequence[NewTask], *, remote: bool) -> Sequence[NewTask]:
+        """Refuses tasks of frozen sources, and finds lanes, for an add inside the caller's transaction."""
+        await self._modes.check(tasks)
+        return await self.lane_router.route(tasks) if remote else tasks
+
     async def _routed(self, tasks: Sequence[NewTask], remote: Collection[str]) -> list[NewTask]:
         routed = iter(await self.lane_router.route([task for task in tasks if task.source in remote]))
         return [next(routed) if task.source in remote else task for task in tasks]
 
     def _add(self, tasks: Sequence[NewTask]) -> Coroutine[Any, Any, Sequence[Added]]:
+        if self._modes.accept_all():
+            return self._add_accepted(tasks)
+        return self._add_checked(tasks)
+
+    async def _add_checked(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        """Refuses tasks of frozen sources; once per second this reads which ones are."""
+        await self._modes.check(tasks)
+        return await self._add_accepted(tasks)
+
+    def _add_accepted(self, tasks: Sequence[NewTask]) -> Coroutine[Any, Any, Sequence[Added]]:
         limits = self._pending_limits
         if limits.by_source or limits.for_all:
             return self._add_limited(tasks)

@@ -13,6 +13,7 @@ from onthedot.client.add_batcher import for_add
 from onthedot.client.client import StoreClient
 from onthedot.client.lane_router import route_by
 from onthedot.errors import ArgumentError, StoreError
+from onthedot.operations.modes import check_accepted, frozen_sources
 from onthedot.stores.capabilities import (
     AsyncTransactions,
     FileTransactions,
@@ -142,12 +143,19 @@ class Portal:
             opening.result()  # for other stores the opening may have to wait for this very transaction
         return work(store)
 
-    def route_in_transaction(self, connection: object, tasks: Sequence[NewTask]) -> Sequence[NewTask]:
-        """Finds the lanes of tasks whose code is elsewhere, for an add inside the caller's transaction."""
+    def prepare_in_transaction(
+        self, connection: object, tasks: Sequence[NewTask], *, remote: bool
+    ) -> Sequence[NewTask]:
+        """Refuses tasks of frozen sources, and finds lanes, for an add inside the caller's transaction.
+
+        remote: the code of the tasks is elsewhere, so their lanes are looked up
+        """
         store = find_capability(self._store(), FileTransactions)
-        if store is None:
-            return self.run_sync(lambda client: client.lane_router.route(tasks))
-        return route_by(store.limits_in(connection), tasks)
+        if store is None or self._clients:
+            return self.run_sync(lambda client: client.prepare(tasks, remote=remote))
+        limits = store.limits_in(connection)
+        check_accepted(frozen_sources(limits), tasks)
+        return route_by(limits, tasks) if remote else tasks
 
     async def in_transaction_awaited(
         self,

@@ -16,10 +16,10 @@ from onthedot.events.bus import BusError, Subscription, TopicPartition
 from onthedot.events.bus_connection import BusConnection
 from onthedot.events.component_loop import ComponentLoop
 from onthedot.events.end_hints import EndHints
-from onthedot.events.frozen_agents import INTERVAL, FrozenAgents
 from onthedot.events.partition_windows import PartitionWindow
 from onthedot.events.records_in_flight import RecordsInFlight
 from onthedot.observability.events import Observer
+from onthedot.operations.modes import MODE_AGE, RecentModes
 from onthedot.stores.contract import Added, NewTask, Record, Store
 
 _READ = 500  # records of one read
@@ -48,7 +48,7 @@ class AgentSubscription(ComponentLoop):
         connection: BusConnection,
         store: Store,
         ends: EndHints,
-        frozen: FrozenAgents,
+        modes: RecentModes,
         clock: Clock,
         observer: Observer,
     ) -> None:
@@ -62,7 +62,7 @@ class AgentSubscription(ComponentLoop):
         self._connection = connection
         self._store = store
         self._ends = ends
-        self._frozen = frozen
+        self._modes = modes
         self._tasks = AgentTasks(source, ends.session)
         self._records = RecordsInFlight(source.agent.max_in_flight, ordered=source.agent.ordered)
         self._subscription: Subscription | None = None
@@ -187,7 +187,7 @@ class AgentSubscription(ComponentLoop):
         if self._commit_at is not None:
             waits.append(self._commit_at - now)
         if self._is_closed and self._polls:
-            waits.append(INTERVAL)
+            waits.append(MODE_AGE)
         return max(0.0, min(waits)) if waits else None
 
     # -- accepting and adding
@@ -196,7 +196,7 @@ class AgentSubscription(ComponentLoop):
         """Makes tasks of what was read, unless an operator has frozen the agent."""
         if not self._records.has_backlog and not self._is_closed:
             return
-        self._is_closed = await self._frozen.includes(self.source.name)
+        self._is_closed = await self._modes.of(self.source.name) == "frozen"
         if self._is_closed:
             return
         now = self._clock.now()

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from math import ceil
 from typing import Any, TypeAlias, overload
 
 from onthedot.api.app import App
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
 from onthedot.codec.plain_json import json_value
-from onthedot.errors import ArgumentError, TaskNotFound
+from onthedot.errors import ArgumentError, SourceFrozen, StoreFull, TaskNotFound
 from onthedot.integrations.event_stream import EventStream, Streamable
 from onthedot.integrations.live_values import progress_of
 from onthedot.model.task import TaskInfo
@@ -25,7 +26,7 @@ try:
 except ImportError as _error:
     raise ImportError("onthedot.integrations.fastapi needs starlette: pip install 'onthedot[fastapi]'") from _error
 
-__all__ = ["accepted", "lifespan", "sse", "status"]
+__all__ = ["accepted", "lifespan", "refused", "sse", "status"]
 
 StatelessLifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[None]]
 StatefulLifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any]]]
@@ -91,6 +92,28 @@ def accepted(handle: AsyncTaskHandle[Any] | TaskHandle[Any], *, url: str) -> JSO
     place = url.replace("{uuid}", handle.uuid)
     body = {"uuid": handle.uuid, "added": handle.added, "url": place}
     return JSONResponse(body, status_code=202, headers={"Location": place})
+
+
+def refused(error: StoreFull) -> JSONResponse:
+    """Returns the answer to a request whose task was not stored: 503 for a frozen source, 429 for a full one.
+
+    The header ``Retry-After`` has the seconds after which the caller may try again.
+
+    Args:
+        error: Of the add: ``except StoreFull as error: return refused(error)``. `SourceFrozen` is one.
+
+    >>> from onthedot import SourceFrozen
+    >>> answer = refused(SourceFrozen("send", 30))
+    >>> answer.status_code, answer.headers["retry-after"]
+    (503, '30')
+    """
+    code = 429
+    seconds = 1.0
+    if isinstance(error, SourceFrozen):
+        code = 503
+        seconds = error.retry_after
+    headers = {**_NO_CACHE, "Retry-After": str(ceil(seconds))}  # HTTP knows whole seconds only
+    return JSONResponse({"error": str(error)}, status_code=code, headers=headers)
 
 
 async def status(app: App[Any], uuid: str) -> JSONResponse:

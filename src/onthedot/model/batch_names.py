@@ -4,7 +4,6 @@ from __future__ import annotations
 
 _COORDINATOR = ":batch"
 PART_ID = "subtask_id"  # in the metadata of a part
-RETRY_AFTER = 30.0  # seconds that a caller of a frozen task shall wait
 
 
 def coordinator_source(task: str) -> str:

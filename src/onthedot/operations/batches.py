@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from math import inf
-from typing import Literal, TypeAlias
 
 from msgspec import Raw
-from msgspec.structs import replace
 
 from onthedot.clock.epoch import from_ms, from_optional_ms, to_ms
-from onthedot.clock.protocol import Clock
 from onthedot.codec.body import Undecodable
 from onthedot.errors import TaskNotFound
 from onthedot.model.batch_names import batch_task, coordinator_source
@@ -31,16 +26,13 @@ from onthedot.model.task_info import public_state
 from onthedot.operations.explain import explain
 from onthedot.operations.flows import FlowOperations
 from onthedot.operations.humanize import plural
+from onthedot.operations.modes import Mode, ModeOperations, wait_until_drained
 from onthedot.operations.streams import item_reader, read_stream
 from onthedot.operations.task_queries import TaskQueries
 from onthedot.operations.workers import live_workers
-from onthedot.stores.contract import Limit, Record, State, Store
+from onthedot.stores.contract import Record, Store
 
-BatchMode: TypeAlias = Literal["", "frozen", "degraded"]
-MODE_AGE = 1000  # ms for which callers may use a mode without reading it again
-_LOOK = 0.1  # seconds between two looks at a task that drains
 _UNREADABLE = BatchRequest(count=0, sizes=(), call=Raw(b"{}"), digest="")
-_LIVE: tuple[State, ...] = ("scheduled", "parked", "ready", "running", "waiting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +100,7 @@ class ModeInfo:
     """A task that accepts no batches, or only degraded ones. live: batches that have not ended."""
 
     task: str
-    mode: BatchMode
+    mode: Mode
     live: int
 
 
@@ -120,14 +112,12 @@ class BatchOperations:
         store: Store,
         queries: TaskQueries,
         flows: FlowOperations,
-        clock: Clock,
+        modes: ModeOperations,
     ) -> None:
         self._store = store
         self._queries = queries
         self._flows = flows
-        self._clock = clock
-        self._modes: Mapping[str, BatchMode] = {}  # by task
-        self._modes_read_at = -inf
+        self._modes = modes
 
     # -- batches
 
@@ -200,84 +190,49 @@ class BatchOperations:
 
     async def modes(self) -> list[ModeInfo]:
         """Return the tasks that are frozen or degraded."""
-        tally = await self._store.tally()
         found: list[ModeInfo] = []
         for limit in sorted(await self._store.limits(), key=lambda limit: limit.name):
             task = batch_task(limit.name)
             if task is not None and limit.owner == "operator" and limit.mode:
-                found.append(ModeInfo(task, limit.mode, sum(tally.get((limit.name, state), 0) for state in _LIVE)))
+                found.append(ModeInfo(task, limit.mode, await self._modes.live(limit.name)))
         return found
 
-    async def recent_mode(self, task: str) -> BatchMode:
+    async def recent_mode(self, task: str) -> Mode:
         """Return the mode as it was at most one second ago."""
-        now = self._clock.now()
-        if now - self._modes_read_at >= MODE_AGE:
-            self._modes = {each.task: each.mode for each in await self.modes()}
-            self._modes_read_at = now
-        return self._modes.get(task, "")
+        return await self._modes.recent.of(coordinator_source(task))
 
-    async def mode(self, task: str) -> BatchMode:
+    async def mode(self, task: str) -> Mode:
         """Return whether new batches of a task are refused ("frozen") or run in one part ("degraded")."""
-        return (await self._limit(task)).mode
+        return await self._modes.of(coordinator_source(task))
 
-    async def freeze(self, task: str) -> BatchMode:
+    async def freeze(self, task: str) -> Mode:
         """Accept no new batches of a task; running ones finish. Return its mode before, which this replaces."""
-        return await self._set_mode(task, "frozen")
+        return await self._modes.set(coordinator_source(task), "frozen")
 
-    async def degrade(self, task: str) -> BatchMode:
+    async def degrade(self, task: str) -> Mode:
         """Run new batches of a task in one part, by its fallback. Return its mode before, which this replaces."""
-        return await self._set_mode(task, "degraded")
+        return await self._modes.set(coordinator_source(task), "degraded")
 
     async def thaw(self, task: str) -> bool:
         """Accept batches again. Return whether the task was frozen."""
-        return await self._end_mode(task, "frozen")
+        return await self._modes.end(coordinator_source(task), "frozen")
 
     async def restore(self, task: str) -> bool:
         """Split new batches again. Return whether the task was degraded."""
-        return await self._end_mode(task, "degraded")
+        return await self._modes.end(coordinator_source(task), "degraded")
 
-    async def drain(self, task: str, timeout: float | None = None) -> BatchMode:
+    async def drain(self, task: str, timeout: float | None = None) -> Mode:
         """Freeze a task, then wait until all its batches have ended. Return its mode before.
 
         Raises TimeoutError; it stays frozen.
         """
         before = await self.freeze(task)
-        source = coordinator_source(task)
-        left = 0
-        try:
-            await asyncio.sleep(MODE_AGE / 1000)  # until then others may still add batches
-            async with asyncio.timeout(timeout):
-                while left := await self._live(source):  # noqa: ASYNC110 - the store is read again
-                    await asyncio.sleep(_LOOK)
-        except TimeoutError:
-            left = left or await self._live(source)
-            raise TimeoutError(
-                f"{task} has {plural(left, 'batch that has', 'batches that have')} not ended after {timeout:g} s; it "
-                "stays frozen, so that you can drain it again, or thaw it"
-            ) from None
+        await wait_until_drained(
+            lambda: self._modes.live(coordinator_source(task)),
+            timeout,
+            lambda left: f"{task} has {plural(left, 'batch that has', 'batches that have')} not ended",
+        )
         return before
-
-    async def _live(self, source: str) -> int:
-        tally = await self._store.tally()
-        return sum(tally.get((source, state), 0) for state in _LIVE)
-
-    async def _set_mode(self, task: str, mode: BatchMode) -> BatchMode:
-        current = await self._limit(task)
-        await self._store.put_limits([replace(current, mode=mode)])
-        return current.mode
-
-    async def _end_mode(self, task: str, mode: BatchMode) -> bool:
-        current = await self._limit(task)
-        if current.mode != mode:
-            return False
-        await self._store.put_limits([replace(current, mode="")])
-        return True
-
-    async def _limit(self, task: str) -> Limit:
-        """The operator's record; its pause, caps and rates are kept."""
-        name = coordinator_source(task)
-        found = (each for each in await self._store.limits() if (each.name, each.owner) == (name, "operator"))
-        return next(found, Limit(name, owner="operator"))
 
 
 async def read_parts(store: Store, batch: str) -> list[StoredPart]:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from onthedot.model.batch_names import batch_task
 from onthedot.model.failures import UNDECODABLE_RECORD
 from onthedot.operations.batches import ModeInfo
 from onthedot.operations.failures import FailureGroup
@@ -50,6 +51,7 @@ async def diagnose(operations: Operations, *, repair: bool = False) -> list[Chec
     found += _late(await _oldest(operations, sources), {each.name: each for each in sources}, workers)
     found += _paused(sources)
     found += _modes(await operations.batches.modes())
+    found += _frozen(sources)
     found += _running(Counter([each.history.session async for each in operations.tasks.in_state("running")]), workers)
     groups = await operations.failures(datetime.now(UTC) - _WEEK)
     found += _undecodable(groups, await operations.set_aside())
@@ -188,6 +190,16 @@ def _modes(modes: Iterable[ModeInfo]) -> Iterator[Check]:
         else:
             remedy = f"onthedot batch restore {each.task}"
             yield Check(False, "degraded", f"{each.task} makes new batches in one part; {live}", remedy)
+
+
+def _frozen(sources: Iterable[SourceInfo]) -> Iterator[Check]:
+    """Batches have a check of their own."""
+    for each in sources:
+        if each.frozen and batch_task(each.name) is None:
+            live = each.ready + each.parked + each.scheduled + each.running + each.waiting
+            remedy = f"onthedot source thaw {each.name}"
+            text = f"{each.name} accepts no new tasks; {plural(live, 'task')} not ended"
+            yield Check(False, "frozen", text, remedy)
 
 
 # -- running and failed tasks

@@ -29,6 +29,7 @@ from onthedot.operations.flows import FlowOperations
 from onthedot.operations.health import server_info
 from onthedot.operations.limits import CodeDefinitions, LimitOperations
 from onthedot.operations.live_view import LiveView
+from onthedot.operations.modes import ModeOperations
 from onthedot.operations.outbox import OutboxOperations
 from onthedot.operations.run_times import recent_durations
 from onthedot.operations.schedules import ScheduleOperations
@@ -47,8 +48,8 @@ NO_CODE = CodeDefinitions()
 class Operations:
     """The operations on the tasks of one app in one store.
 
-    `tasks` finds tasks; `flows`, `batches`, `limits`, `schedules` and `outbox` read and change these; `signals` sends
-    signals.
+    `tasks` finds tasks; `flows`, `batches`, `limits`, `modes`, `schedules` and `outbox` read and change these;
+    `signals` sends signals.
     """
 
     def __init__(
@@ -67,7 +68,8 @@ class Operations:
         self.flows: FlowOperations = FlowOperations(
             store, self.tasks, lambda uuids, reason: self.cancel(*uuids, reason=reason)
         )
-        self.batches: BatchOperations = BatchOperations(store, self.tasks, self.flows, self._clock)
+        self.modes: ModeOperations = ModeOperations(store, self._clock)
+        self.batches: BatchOperations = BatchOperations(store, self.tasks, self.flows, self.modes)
         self.limits: LimitOperations = LimitOperations(store, self._clock, code)
         self.signals: SignalOperations = SignalOperations(store)
         self.outbox: OutboxOperations = OutboxOperations(store, self._clock)
@@ -236,6 +238,25 @@ class Operations:
     async def resume(self, source: str, key: str | None = None) -> bool:
         """End a pause. Return if it was paused before."""
         return await self.limits.resume(source, key)
+
+    async def freeze(self, source: str) -> bool:
+        """Accept no new tasks of a source; existing ones run. Return whether it was frozen before."""
+        return await self.modes.freeze(source)
+
+    async def thaw(self, source: str) -> bool:
+        """Accept tasks again. Return whether the source was frozen."""
+        return await self.modes.thaw(source)
+
+    async def drain(self, source: str, timeout: float | None = None, *, outbox: bool = False) -> None:
+        """Freeze a source, then wait until all its tasks have ended. Raises TimeoutError; it stays frozen.
+
+        outbox: also until no event is unsent.
+        """
+
+        async def unsent() -> int:
+            return (await self.outbox.status()).pending if outbox else 0
+
+        await self.modes.drain(source, timeout, unsent)
 
     async def counts(self) -> dict[str, int]:
         """Return the number of tasks by state."""

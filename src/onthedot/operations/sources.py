@@ -55,6 +55,7 @@ class SourceInfo:
     limits: tuple[SourceLimit, ...] = ()
     paused: Pause | None = None
     paused_keys: tuple[Pause, ...] = ()
+    frozen: bool = False  # it accepts no new tasks
 
 
 def source_infos(
@@ -93,6 +94,7 @@ def source_infos(
                 limits=tuple(_in_force(own[name])),
                 paused=next((pause for pause in pauses if pause.key is None), None),
                 paused_keys=tuple(pause for pause in pauses if pause.key is not None),
+                frozen=any(limit.name == name and limit.mode == "frozen" for limit in own[name]),
             )
         )
     return found

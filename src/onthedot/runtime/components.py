@@ -11,13 +11,13 @@ from onthedot.events.callbacks import EventSignals, ResultSubscription
 from onthedot.events.component_session import ComponentSession, SessionPool
 from onthedot.events.components import NO_COMPONENTS, Component, Components
 from onthedot.events.end_hints import EndHints
-from onthedot.events.frozen_agents import FrozenAgents
 from onthedot.events.outbox_rows import bus_message
 from onthedot.events.relay import Relay, RelaySettings
 from onthedot.events.store_bus import StoreBus
 from onthedot.events.subscription import AgentSubscription
 from onthedot.model.component_names import AGENTS, CALLBACK, RELAY
 from onthedot.observability.events import Observer
+from onthedot.operations.modes import RecentModes
 from onthedot.runtime.agents import NewSubscription
 from onthedot.runtime.config import RuntimeConfig
 from onthedot.runtime.settings import version
@@ -107,8 +107,8 @@ class ComponentFactory:
         """Makes subscriptions of agents, which share their hints. store: the one with the tasks."""
         clock = self._config.clock
         ends = EndHints(store, self._config.new_uuid(), clock, self._observer)
-        frozen = FrozenAgents(store.limits, clock)
-        return lambda source: AgentSubscription(source, self.connection, store, ends, frozen, clock, self._observer)
+        modes = RecentModes(store, clock)
+        return lambda source: AgentSubscription(source, self.connection, store, ends, modes, clock, self._observer)
 
     def new_session(self, kind: str) -> ComponentSession:
         return ComponentSession(

@@ -9,7 +9,7 @@ import pytest
 
 from onthedot import App, Batch, BatchPolicy, SizeTable, SourceFrozen, StoreFull, TaskCancelled, TaskFailed
 from onthedot.model.flow_names import MemberUuids
-from onthedot.operations import batches as operations
+from onthedot.operations import modes as operations
 from onthedot.stores.contract import Limit
 from tests.support.app_stores import AppStore
 from tests.support.waits import SOON, until

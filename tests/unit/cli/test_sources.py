@@ -168,3 +168,28 @@ def test_pause_by_the_app_is_shown(console: Console) -> None:
     assert sources(console)["greet"]["paused"]["reason"] == "deploy"
     console.app.sync.resume("greet")
     assert sources(console)["greet"]["paused"] is None
+
+
+# -- freeze
+
+
+def test_source_is_frozen_and_thawed(console: Console) -> None:
+    console.add("greet", name="ann")
+    assert console.do("source", "freeze", "greet") == "froze greet: it accepts no new tasks; 1 task not ended\n"
+    assert console.do("source", "freeze", "greet") == "greet was frozen already\n"
+    assert "frozen: it accepts no new tasks" in console.do("source", "list")
+    refused = console.invoke("add", "greet", "name=bob", code=3)
+    assert "onthedot source thaw greet" in refused.output
+    doctor = console.invoke("doctor", code=1).output
+    assert "greet accepts no new tasks; 1 task not ended" in doctor
+    assert console.do("source", "thaw", "greet") == "thawed greet: it accepts tasks\n"
+    assert console.do("source", "thaw", "greet") == "greet was not frozen\n"
+    assert "no source 'gret'" in console.invoke("source", "freeze", "gret", code=1).stderr
+
+
+def test_source_is_drained(console: Console) -> None:
+    uuid = console.add("greet", name="ann")
+    late = console.invoke("source", "drain", "greet", "--timeout", "0.1s", code=124)
+    assert "greet: 1 task or event is left" in late.stderr
+    console.work(uuid)
+    assert console.do("source", "drain", "greet", "--outbox") == "drained greet: it is frozen, and no task is left\n"

@@ -16,10 +16,10 @@ from onthedot.events.bus import BusMessage, BusRecord, Revoked, TopicPartition
 from onthedot.events.bus_connection import BusConnection
 from onthedot.events.end_hints import EndHints
 from onthedot.events.event import Event
-from onthedot.events.frozen_agents import FrozenAgents
 from onthedot.events.received_records import read_body, task_uuid
 from onthedot.events.subscription import AgentSubscription
 from onthedot.observability.events import Observer
+from onthedot.operations.modes import RecentModes
 from onthedot.stores.contract import Added, Hint, Hints, Limit, NewTask, Record, StoreTraits
 from onthedot.stores.memory import MemoryStore
 from tests.contract.steps import Worker
@@ -222,8 +222,8 @@ class Member:
         self.observer = Received()
         connection = BusConnection(bus, "a test", self.clock, self.observer)
         ends = EndHints(store, f"ends-{id(self)}", self.clock, self.observer)
-        frozen = FrozenAgents(store.limits, self.clock)
-        self.component = AgentSubscription(source, connection, store, ends, frozen, self.clock, self.observer)
+        modes = RecentModes(store, self.clock)
+        self.component = AgentSubscription(source, connection, store, ends, modes, self.clock, self.observer)
         self.worker = Worker(store, f"worker-{id(self)}")
 
     @property

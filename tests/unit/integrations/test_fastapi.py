@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, Request, Response
 
-from onthedot import App, Cancel, StoreUnavailable, current_task
-from onthedot.integrations.fastapi import accepted, lifespan, status
+from onthedot import App, Cancel, StoreFull, StoreUnavailable, current_task
+from onthedot.integrations.fastapi import accepted, lifespan, refused, status
 from tests.support.http_client import fetch
 from tests.support.waits import until
 from tests.support.web_server import serving
@@ -153,3 +153,22 @@ async def test_status_takes_whole_ids_only(app: App, send: Any) -> None:
         answer = await fetch(server.port, "GET", f"/tasks/{handle.uuid[:-1]}")
     assert answer.status == 404
     assert handle.uuid[:-1] in answer.json()["detail"]
+
+
+async def test_add_to_a_frozen_source_is_503_with_the_time_to_wait(app: App, send: Any) -> None:
+    api = web(app)
+
+    @api.post("/mails")
+    async def add() -> Response:
+        try:
+            return accepted(await send.enqueue("ann"), url="/tasks/{uuid}")
+        except StoreFull as error:
+            return refused(error)
+
+    async with serving(api) as server:
+        await app.operations.freeze("send")
+        answer = await fetch(server.port, "POST", "/mails")
+        assert (answer.status, answer.headers["retry-after"]) == (503, "30")
+        assert "send is frozen" in answer.json()["error"]
+        await app.operations.thaw("send")
+        assert (await fetch(server.port, "POST", "/mails")).status == 202

@@ -25,4 +25,4 @@ class Limit(Struct, frozen=True):
     owner: Literal["code", "operator"] = "code"
     paused_since: int | None = None  # ms
     lane_rule: bytes | None = None  # code's, of a source: how the lane of a task follows from its arguments
-    mode: Literal["", "frozen", "degraded"] = ""  # of batches; "" is not set; a store keeps it and does not act on it
+    mode: Literal["", "frozen", "degraded"] = ""  # "" is not set; adders act on it, a store only keeps it
