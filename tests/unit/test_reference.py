@@ -18,6 +18,7 @@ from onthedot import events, mq, testing
 from onthedot.api.batches import Batches, SyncBatches
 from onthedot.api.functions import Call, Enqueuer, NamedTask, ScheduledFunction
 from onthedot.api.operations import AppOperations, LimitChange, SyncOperations
+from onthedot.api.outbox import AppOutbox, EventFilter, SyncAppOutbox
 from onthedot.api.schedules import PlanRange, ScheduleOptions, Schedules, SyncSchedules
 from onthedot.api.stream_functions import StreamEnqueuer
 from onthedot.batches.requests import BatchArguments
@@ -44,14 +45,15 @@ PUBLIC |= {f"integrations.prefect.{name}": getattr(prefect, name) for name in pr
 """Names that users import."""
 
 REACHED = [
-    AddOptions, AppOperations, BatchArguments, Batches,
-    Caps, Enqueuer, LimitChange, NamedTask, PlanRange, ScheduledFunction, ScheduleOptions,
+    AddOptions, AppOperations, AppOutbox, BatchArguments, Batches,
+    Caps, Enqueuer, EventFilter, LimitChange, NamedTask, PlanRange, ScheduledFunction, ScheduleOptions,
     Schedules, StreamEnqueuer, SyncTaskContext, TaskFilter,
 ]  # fmt: skip
 """What public names take and return, under names that are not exported."""
 
 TWINS = [
     (AppOperations, SyncOperations),
+    (AppOutbox, SyncAppOutbox),
     (Batches, SyncBatches),
     (onthedot.Batch, onthedot.SyncBatch),
     (Schedules, SyncSchedules),
@@ -70,6 +72,7 @@ FOR_THE_LIBRARY = {
     "ManualClock": ("call_later", "wall_clock_jump"),
     "OnceSchedule": ("in_zone",),
     "Processes": ("close", "run"),
+    "ResumeHandle": ("complete",),
     "TaskConsumerRegistry": ("watch",),
 }
 """Methods of public classes that other packages of the library call. The reference leaves them out."""
@@ -133,7 +136,7 @@ def defined_here(subject: type, member: str) -> bool:
 def made_by_the_library(subject: type) -> bool:
     """Its constructor is not for users. A page of the reference has the fields of a record in a table."""
     return subject in (
-        AppOperations, Batches, onthedot.Batch, onthedot.SyncBatch, prefect.Resumable, events.ResumeHandle,
+        AppOperations, AppOutbox, Batches, events.ResumeHandle, onthedot.Batch, onthedot.SyncBatch, prefect.Resumable,
         Call, onthedot.Group, onthedot.Takes, onthedot.FlowHandle, onthedot.AsyncFlowHandle, Enqueuer,
         NamedTask, ScheduledFunction, Schedules, onthedot.TaskFunction, onthedot.StreamFunction,
         onthedot.StreamHandle, onthedot.AsyncStreamHandle, StreamEnqueuer,

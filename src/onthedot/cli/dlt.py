@@ -55,7 +55,7 @@ def list_letters(
     """Dead letters of TOPIC, or of all topics, newest first. TOPIC is the one that the events came from."""
     wanted = LetterFilter(topic, (), _ms(since), error, agent)
 
-    found = _with_letters(options, bus, dlt_suffix, lambda letters: letters.newest(wanted, limit))
+    found = with_letters(options, bus, dlt_suffix, lambda letters: letters.newest(wanted, limit))
     if options.json:
         write_json({"dead_letters": [_shown(each) for each in found.letters]})
         return
@@ -99,12 +99,12 @@ def replay(
         raise CommandError("which ones? name them by --id, --error, --agent or --since, or say --all", FAILED)
     wanted = LetterFilter(topic, ids, _ms(since), error, agent)
     if dry_run:
-        count = _with_letters(options, bus, dlt_suffix, lambda letters: letters.count(wanted))
+        count = with_letters(options, bus, dlt_suffix, lambda letters: letters.count(wanted))
         text = plural(count, "dead letter would be replayed", "dead letters would be replayed")
         write(text, {"dead_letters": count, "dry_run": True}, json=options.json)
         return
     per_second = _per_second(rate)
-    result = _with_letters(
+    result = with_letters(
         options, bus, dlt_suffix, lambda letters: letters.replay(wanted, again=again, per_second=per_second)
     )
     text = plural(len(result.replayed), "event is published again", "events are published again")
@@ -145,9 +145,10 @@ def _shown(found: FoundLetter) -> dict[str, Any]:
     }
 
 
-def _with_letters(
+def with_letters(
     options: GlobalOptions, bus: str | None, suffix: str | None, work: Callable[[DeadLetterQueue], Awaitable[T]]
 ) -> T:
+    """Calls work with the dead letters of the app. Raises CommandError if the bus does not answer."""
     url, name = outbox_target(options)
     check_exists(url, name)
     settings = event_settings(options, bus=bus, dlt_suffix=suffix)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import click
 
+from onthedot.cli.bus_check import check_bus
 from onthedot.cli.options import GlobalOptions, store_command
 from onthedot.cli.output import screen, write_json
 from onthedot.cli.table import Column
@@ -38,8 +39,14 @@ _NETWORK = ("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs", "ceph", "glusterfs"
 
 @store_command()
 @click.option("--repair", is_flag=True, help="Requeue tasks that an aborted script has left in no place (Redis).")
-def doctor(options: GlobalOptions, repair: bool) -> None:
-    """Check this machine, the store and the workers. Exit code 1: something is wrong; 3: no store."""
+@click.option(
+    "--bus",
+    metavar="URL",
+    envvar="ONTHEDOT_BUS",
+    help="Also check this bus and its dead letters: kafka://…, or store. [ONTHEDOT_BUS]",
+)
+def doctor(options: GlobalOptions, repair: bool, bus: str | None) -> None:  # fmt: skip
+    """Check this machine, the store, the workers and the outbox. Exit code 1: something is wrong; 3: no store."""
     findings = list(_machine())
     code = 0
     if options.module is not None:
@@ -50,6 +57,8 @@ def doctor(options: GlobalOptions, repair: bool) -> None:
     except OnTheDotError as error:
         findings.append(Check(False, "store", str(error), "name the right one by --store or ONTHEDOT_STORE"))
         code = STORE
+    if bus is not None and not code:
+        findings += check_bus(options, bus)
     code = code or int(not all(finding.ok for finding in findings))
     if options.json:
         write_json({"ok": code == 0, "findings": findings})

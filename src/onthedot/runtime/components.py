@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
+from onthedot.errors import DeclarationError
 from onthedot.events.bus import Bus
 from onthedot.events.bus_connection import BusConnection
 from onthedot.events.callbacks import EventSignals, ResultSubscription
@@ -21,7 +24,7 @@ from onthedot.operations.modes import RecentModes
 from onthedot.runtime.agents import NewSubscription
 from onthedot.runtime.config import RuntimeConfig
 from onthedot.runtime.settings import version
-from onthedot.stores.capabilities import Outbox
+from onthedot.stores.capabilities import Outbox, capability
 from onthedot.stores.contract import Store
 
 if TYPE_CHECKING:
@@ -47,6 +50,24 @@ def new_components(runtime: Runtime) -> Components:
         subscriptions = factory.subscriptions(runtime.store)
         running.all = (*components, *runtime.agents.subscribe(subscriptions, running))
     return running
+
+
+async def run_callback_service(runtime: Runtime) -> None:
+    """The callback service alone, until it is cancelled."""
+    runtime.import_included()
+    if not (runtime.config.events.results or runtime.event_signals.types):
+        raise DeclarationError(f"{runtime.name} receives no results: say Events(results=…), or app.on_event(…)")
+    outbox = capability(runtime.outbox_store, Outbox, "CallbackService")
+    async with AsyncExitStack() as stack:
+        for portal in dict.fromkeys((runtime.portal, runtime.outbox_portal)):
+            await portal.connect()
+            stack.push_async_callback(portal.disconnect)
+        factory = ComponentFactory(runtime.config, runtime.outbox_store, outbox, runtime.new_observer())
+        service = factory.callback_service(runtime.event_signals, runtime.store)
+        components = Components([service], factory.connection)
+        stack.push_async_callback(components.stop)
+        await components.start()
+        await asyncio.Event().wait()
 
 
 class ComponentFactory:

@@ -42,7 +42,7 @@ from onthedot.operations.limits import CodeDefinitions
 from onthedot.operations.operations import NO_CODE
 from onthedot.runtime.agents import RuntimeAgents
 from onthedot.runtime.background_process import BackgroundProcess, require_importable
-from onthedot.runtime.components import new_components
+from onthedot.runtime.components import new_components, run_callback_service
 from onthedot.runtime.config import RuntimeConfig
 from onthedot.runtime.executors import open_executors
 from onthedot.runtime.host import WorkerHost
@@ -285,6 +285,10 @@ class Runtime:
             await self.components.start()
             self._exit_stack = stack.pop_all()
         self.portal.worker_loop = asyncio.get_running_loop()
+
+    async def run_callback_service(self) -> None:
+        """Until it is cancelled, without a worker."""
+        await run_callback_service(self)
 
     def _leave_lifespan(self) -> None:
         self.state = None

@@ -114,3 +114,31 @@ def test_unreachable_bus_is_an_error_in_one_line(console: Console) -> None:
     failed = console.invoke("outbox", "dlt", "list", "--bus", "kafka://127.0.0.1:1?request_timeout=1", code=1)
     assert "127.0.0.1:1" in failed.stderr
     assert failed.stderr.count("\n") == 1
+
+
+# -- doctor
+
+
+def test_doctor_reports_dead_letters_of_the_bus(shop: Shop) -> None:
+    found = json.loads(shop.console.invoke("doctor", "--bus", "store", "--json", code=1).stdout)["findings"]
+    by_name = {each["what"]: each for each in found}
+    assert by_name["bus"]["ok"]
+    assert by_name["dead letters"]["text"].startswith("2 events within a week, the newest ")
+    assert "of packer: onthedot.Reject: no order" in by_name["dead letters"]["text"]
+    assert "outbox dlt replay" in by_name["dead letters"]["remedy"]
+    assert "dead letters" not in shop.console.invoke("doctor", code=1).output, "without --bus it reads none"
+
+
+def test_doctor_reports_a_bus_that_does_not_answer(console: Console) -> None:
+    console.app.sync.publish(Event("Shop.Order.Placed", {"id": 1}, aggregate_id="1"))
+    console.app.shutdown()
+    found = console.invoke("doctor", "--bus", "kafka://127.0.0.1:1?request_timeout=1", code=1).output
+    assert "✗  bus" in found
+    assert "127.0.0.1:1" in found
+
+
+def test_doctor_reports_a_bus_without_dead_letters(console: Console) -> None:
+    console.app.sync.publish(Event("Shop.Order.Placed", {"id": 1}, aggregate_id="1"))
+    console.app.shutdown()
+    found = console.do("doctor", "--bus", "store")
+    assert "0 within a week" in found

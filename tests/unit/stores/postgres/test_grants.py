@@ -10,10 +10,11 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from onthedot import App, AtMost, Rate, current_task
+from onthedot import App, AtMost, Rate, Reject, current_task
 from onthedot.cli import main
 from onthedot.clock.system import SystemClock
 from onthedot.errors import StoreRefused
+from onthedot.events import Event, Events
 from onthedot.operations.health import read_health, read_vitals
 from onthedot.stores.capabilities import HasServerInfo
 from onthedot.stores.contract import (
@@ -33,6 +34,7 @@ from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.grants import called_functions, rights_text
 from tests.contract.event_steps import TOPIC, event, handle
 from tests.support.services.postgres import Service
+from tests.support.waits import SOON, until
 from tests.unit.stores.postgres.shop import LEASE, Worker
 
 ROLE = "worker-1"
@@ -212,3 +214,29 @@ def test_the_rights_include_every_verb() -> None:
     assert {"add_v1", "turn_v1", "app_v1", "settle_in_v1"} <= set(called.verbs)
     assert {"now_v1", "history_v1"} <= set(called.readers)
     assert '"worker-1"' in rights_text(ROLE)
+
+
+async def test_the_role_runs_relay_agents_and_callback_service(limited: str) -> None:
+    app = App("shop", store=limited, events=Events(bus="store", results=("Shop.Order.Shipped",)), stop_timeout=0)
+
+    @app.agent("packer", consumes="Shop.Order.Placed", fails_as="Shop.Order.Failed")
+    async def pack(event: Event) -> Event:
+        if event.payload["id"] == 2:
+            raise Reject("no such order")
+        return event.reply("Shop.Order.Shipped", {"id": event.payload["id"]})
+
+    async with app.running():
+        handle = await app.expect({"Shop.Order.Shipped": 1}, correlation_id="c1", timeout=60)
+        events = [
+            Event("Shop.Order.Placed", {"id": number}, aggregate_id=str(number), correlation_id="c1")
+            for number in (1, 2)
+        ]
+        await app.publish(*events)
+        (shipped,) = await asyncio.wait_for(handle.wait(), SOON)
+        assert shipped.causation_id == events[0].id
+
+        async def has_dead_letter() -> bool:
+            sent = await app.operations.outbox.events(status="sent", topic="shop.order.events.DLT")
+            return len(sent) == 1
+
+        await until(has_dead_letter)
