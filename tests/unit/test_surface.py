@@ -8,7 +8,7 @@ import pytest
 
 import onthedot
 from onthedot import errors, events, mq
-from onthedot.integrations import fastapi, prefect
+from onthedot.integrations import fastapi, prefect, prometheus
 
 NAMES = """
     App TaskOptions TaskFunction TaskHandle AsyncTaskHandle TaskContext current_task as_completed
@@ -108,6 +108,10 @@ def test_names_of_events_are_frozen() -> None:
 
 def test_names_of_the_fastapi_integration_are_frozen() -> None:
     assert fastapi.__all__ == ["accepted", "lifespan", "refused", "sse", "status"]
+
+
+def test_names_of_the_prometheus_integration_are_frozen() -> None:
+    assert prometheus.__all__ == ["Collector"]
 
 
 def test_names_of_the_prefect_integration_are_frozen() -> None:
