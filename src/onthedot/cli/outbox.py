@@ -129,7 +129,8 @@ def list_events(
         write_json({"events": events})
         return
     if not events:
-        click.echo("no such event", err=True)
+        is_filtered = any((event_status, topic, key, correlation, after))
+        click.echo("no such event" if is_filtered else "there are no events", err=True)
         return
     out = screen(utc=options.utc)
     rows = [
@@ -187,7 +188,10 @@ def pause(options: GlobalOptions, topic: str | None, reason: str) -> None:
     """Send no events of TOPIC, or none at all, until `resume`. Relays notice within a second."""
     before = _with_outbox(options, lambda operations: operations.outbox.pause(topic, reason))
     what = topic or "the outbox"
-    text = f"{what} was paused already" if before else f"paused {what}; onthedot outbox resume ends it"
+    text = f"{what} was paused already"
+    if not before:
+        resume_command = f"onthedot outbox resume {topic}" if topic else "onthedot outbox resume"
+        text = f"paused {what}; {resume_command} ends it"
     write(text, {"paused": topic or "*", "before": before}, json=options.json)
 
 

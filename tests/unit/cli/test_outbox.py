@@ -57,6 +57,15 @@ def test_status_and_list(published: Console) -> None:
     assert published.invoke("outbox", "list", "--topic", "other").stderr == "no such event\n"
 
 
+def test_list_of_an_outbox_without_events_says_so(console: Console) -> None:
+    @console.app.task
+    def send() -> None: ...
+
+    send.delay()
+    assert console.invoke("outbox", "list").stderr == "there are no events\n"
+    console.app.shutdown()
+
+
 def test_retry_and_discard_take_parts_of_ids(published: Console) -> None:
     assert published.do("outbox", "retry", "er-1") == "1 event is sent again\n"
     again = published.invoke("outbox", "retry", "er-1", code=1)
@@ -69,7 +78,8 @@ def test_discard_keeps_the_reason(published: Console) -> None:
 
 
 def test_pause_and_resume(published: Console) -> None:
-    assert published.do("outbox", "pause", TOPIC, "--reason", "deploy").startswith(f"paused {TOPIC}")
+    paused = published.do("outbox", "pause", TOPIC, "--reason", "deploy")
+    assert paused == f"paused {TOPIC}; onthedot outbox resume {TOPIC} ends it\n"
     assert published.do("outbox", "pause", TOPIC) == f"{TOPIC} was paused already\n"
     assert published.do("outbox", "pause", "--reason", "all") == "paused the outbox; onthedot outbox resume ends it\n"
     status = published.do("outbox", "status")
