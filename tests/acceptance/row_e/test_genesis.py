@@ -160,6 +160,23 @@ def test_each_process_of_the_system_is_killed_during_one_batch(tmp_path: Path) -
         assert f"killed the {name}" in done.stdout
 
 
+def test_load_prints_each_goal_and_no_item_or_retry_is_lost(tmp_path: Path) -> None:
+    """Times depend on the machine: only the goals about counts must be met."""
+    options = ["--kafka", "--postgres"] if LONG else []
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.genesis.load", "--batches", str(scaled(5, 20)), *options],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"},
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=170,
+    )  # fmt: skip
+    rows = {
+        line[:28].strip(): line.split()[-1] for line in done.stdout.splitlines() if line.endswith(("met", "MISSED"))
+    }
+    assert len(rows) == 8, done.stdout + done.stderr
+    assert done.returncode == int("MISSED" in rows.values())
+    counted = ("items made", "dead letters", "with errors: retry success", "with errors: dead letters")
+    assert [name for name in counted if rows[name] != "met"] == [], done.stdout
+
+
 @pytest.mark.timed
 def test_first_items_are_there_within_two_seconds(tmp_path: Path) -> None:
     with genesis(tmp_path) as example:
