@@ -1,4 +1,4 @@
-"""Effects of events that an agent could not handle: the dead letter, and the event that tells of the failure."""
+"""Effects of events that an agent could not handle: the dead letter, and the failure event."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from onthedot.events.event import Event, received_event
 from onthedot.events.outbox_rows import new_event, raw_event
 from onthedot.events.received_records import StoredRecord, read_body
 from onthedot.events.settings import Events
+from onthedot.events.topic_names import dead_letter_topic
 from onthedot.model.agent_names import agent_of
 from onthedot.model.event_origin import event_id
 from onthedot.model.failures import decode_failure
@@ -54,7 +55,7 @@ class AgentFailures:
         original = BusRecord(stored.topic, stored.partition, stored.offset, stored.message())
         message = dead_letter(original, stored.group, stored.agent, task, failure)
         identity = dead_letter_id(stored.event, stored.agent, stored.replay)
-        return raw_event(identity, stored.topic + stored.dlt_suffix, message, int(self._now()))
+        return raw_event(identity, dead_letter_topic(stored.topic, stored.dlt_suffix), message, int(self._now()))
 
     def _failure_event(self, stored: StoredRecord, record: Record, failure: TaskFailure, event_type: str) -> NewEvent:
         request = _original_event(stored)

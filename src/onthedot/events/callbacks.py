@@ -1,4 +1,4 @@
-"""The callback service: it stores result events that come over the bus, and wakes who waits for them."""
+"""The callback service stores result events from the bus, and wakes the tasks and callers that wait for them."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class ResultSubscription(ComponentLoop):
         if records:
             await self._store(self._read(records))
             await self._subscription.commit(next_offsets(records))
-            self._count_moved(len(records))
+            self._count_events(len(records))
 
     async def _wait_for_records(self, subscription: Subscription) -> Sequence[BusRecord]:
         """Until some come, or `recheck` asks for a look. A read that waits has taken nothing: it may be cancelled."""
@@ -170,7 +170,7 @@ class ResultSubscription(ComponentLoop):
                 self._observer.waiter_resumed(handle.ended - handle.created)
 
     async def _signal(self, event: Event[Any]) -> None:
-        """An event whose signal cannot be sent is reported: the others go on."""
+        """An event whose signal cannot be sent is reported; the others are sent."""
         try:
             signals = self._signals.signals_of(event)
             await self._tasks.signal(signals)

@@ -176,7 +176,7 @@ def _structured_attributes(value: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(value, type=dict[str, Any])
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"the message is no CloudEvent in JSON: {error}") from None
+        raise ValueError(f"the message is not a CloudEvent in JSON: {error}") from None
 
 
 def _structured_data(attributes: Mapping[str, Any]) -> bytes:

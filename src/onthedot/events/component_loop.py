@@ -32,7 +32,7 @@ class ComponentLoop:
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
         self.idle: asyncio.Event = asyncio.Event()  # nothing to do before the next hint or timer
-        self.moved: int = 0  # events so far; a test looks again while it grows
+        self.event_count: int = 0  # events so far; a test looks again while it grows
 
     async def start(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -53,8 +53,8 @@ class ComponentLoop:
         self.idle.clear()
         self._wakeup.set()
 
-    def _count_moved(self, events: int) -> None:
-        self.moved += events
+    def _count_events(self, events: int) -> None:
+        self.event_count += events
 
     # -- what a component does
 

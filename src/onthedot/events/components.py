@@ -31,7 +31,7 @@ class Component(Protocol):
         ...
 
     @property
-    def moved(self) -> int:
+    def event_count(self) -> int:
         """Events that it has sent, received or settled so far; a test looks again while it grows."""
         ...
 
@@ -83,15 +83,15 @@ class Components:
     # -- for tests and --burst
 
     @property
-    def moved(self) -> int:
+    def event_count(self) -> int:
         """Events that all of them have moved."""
-        return sum(each.moved for each in self.all)
+        return sum(each.event_count for each in self.all)
 
-    async def settle(self) -> None:
+    async def run_until_idle(self) -> None:
         """Looks again and returns when nothing is left to do now."""
         before = -1
-        while before != self.moved:
-            before = self.moved
+        while before != self.event_count:
+            before = self.event_count
             for each in self.all:
                 each.recheck()
             await asyncio.gather(*(each.idle.wait() for each in self.all))

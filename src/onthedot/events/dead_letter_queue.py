@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from onthedot.events.bus import Bus, BusRecord
 from onthedot.events.dead_letters import DeadLetter, read_dead_letter, replay_id, replayed
 from onthedot.events.outbox_rows import raw_event
-from onthedot.events.topic_names import original_topic
+from onthedot.events.topic_names import dead_letter_topic, original_topic
 from onthedot.stores.capabilities import Outbox
 from onthedot.stores.contract import NewEvent
 
@@ -85,7 +85,7 @@ class DeadLetterQueue:
         """Dead letters in the order of their topics and partitions."""
         topics = f"*{self._suffix}"
         if wanted.topic is not None:
-            topics = wanted.topic + self._suffix
+            topics = dead_letter_topic(wanted.topic, self._suffix)
         async for record in self._bus.peek(topics):
             letter = read_dead_letter(record.message)
             topic = letter.topic or original_topic(record.topic, self._suffix) or record.topic

@@ -257,11 +257,6 @@ def received_event(
     return event
 
 
-def with_payload(event: Event[Any], payload: Q) -> Event[Q]:
-    """The same event with its payload in another form."""
-    return _event_of_fields(_fields_of(event) | {"payload": payload})
-
-
 def with_origin(event: Event[Q], *, correlation_id: str, causation_id: str, retries: int) -> Event[Q]:
     """The same event, with what it takes over from the event that is handled."""
     origin = {"correlation_id": correlation_id, "causation_id": causation_id, "retries": retries}

@@ -96,11 +96,6 @@ class HeldEvents:
         if again:
             self._queues.setdefault(partition, deque()).extendleft(reversed(again))
 
-    @property
-    def sending(self) -> int:
-        """Batches that are being sent."""
-        return len(self._sending)
-
     # -- giving back to the outbox
 
     def drop_topic(self, topic: str) -> None:

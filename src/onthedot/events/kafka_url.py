@@ -20,11 +20,11 @@ def parse_kafka_url(url: str, settings: type, without: Collection[str]) -> tuple
     without: fields that a URL cannot have.
     """
     if not isinstance(url, str) or not url.startswith("kafka://"):
-        raise DeclarationError(f"{masked(str(url))!r} is no URL of Kafka; such a URL looks like {_FORM}")
+        raise DeclarationError(f"{masked(str(url))!r} is not a Kafka URL; such a URL looks like {_FORM}")
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise DeclarationError(f"{masked(url)} is no URL: {error}") from None
+        raise DeclarationError(f"{masked(url)} is not a URL: {error}") from None
     if parts.path.strip("/") or parts.fragment:
         raise DeclarationError(
             f"{masked(url)}: a URL of Kafka has no path; it looks like {_FORM}, and / ? # and @ in a password are "

@@ -35,7 +35,7 @@ def plain_payload(payload: object, event: str) -> Any:
     {'at': '2026-01-31T00:00:00Z', 'price': '1.50', 'sizes': [1, 2]}
     >>> plain_payload({"items": [{"price": float("nan")}]}, "Shop.Order.Placed")
     Traceback (most recent call last):
-    onthedot.errors.ArgumentError: payload of Shop.Order.Placed: $.items[0].price is nan, which JSON has not; pass None
+    onthedot.errors.ArgumentError: payload of Shop.Order.Placed: $.items[0].price is nan, which is not JSON; pass None
     """
     try:
         return _plain(payload, _DEPTH)
@@ -101,7 +101,7 @@ def _plain(value: Any, depth: int) -> Any:
         return _whole_number(value)
     if kind is float:
         if not isfinite(value):
-            raise Unstorable(f"is {value!r}, which JSON has not; pass None")
+            raise Unstorable(f"is {value!r}, which is not JSON; pass None")
         return value
     if depth <= 0:
         raise TooDeep
@@ -129,7 +129,7 @@ def _other(value: Any, kind: type, depth: int) -> Any:
     if names := [name for name in fields_of(kind) if hasattr(value, name)]:
         return _object({name: getattr(value, name) for name in names}, depth)
     raise Unstorable(
-        f"is of type {type_name(kind)}, which JSON has not; pass plain values, a dataclass, a Struct or a model"
+        f"is of type {type_name(kind)}, which is not JSON; pass plain values, a dataclass, a Struct or a model"
     )
 
 
@@ -180,6 +180,6 @@ def _text(value: str) -> str:
         value.encode()
     except UnicodeEncodeError as error:
         raise Unstorable(
-            f"has a lone surrogate at {error.start}, which JSON has not; decode it with errors='replace'"
+            f"has a lone surrogate at {error.start}, which is not JSON; decode it with errors='replace'"
         ) from None
     return value

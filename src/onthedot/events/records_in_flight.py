@@ -179,7 +179,7 @@ class RecordsInFlight:
     # -- leaving partitions
 
     def forget(self, partitions: Collection[TopicPartition]) -> list[PartitionWindow]:
-        """These belong to another member now; their tasks go on. Returns what was read of them."""
+        """These belong to another member now; their tasks continue. Returns what was read of them."""
         windows = [window for each in partitions if (window := self.windows.pop(each, None)) is not None]
         for window in windows:
             window.is_revoked = True

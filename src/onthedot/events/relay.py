@@ -285,11 +285,11 @@ class Relay(ComponentLoop):
         self.held.end_batch(partition, [*sent, refused, *held_back], again)
         self.held.drop_key(blocked)
         self._report_sent(partition, len(sent))
-        self._count_moved(1)
+        self._count_events(1)
         self._observer.event_refused(refused, reason)
 
     def _report_sent(self, partition: TopicPartition, count: int) -> None:
-        self._count_moved(count)
+        self._count_events(count)
         self._sent_in_minute[partition.topic] += count
         self._topics.on_sent(partition.topic)
         self._observer.events_sent(partition.topic, count, self._clock.now() - self._started[partition])

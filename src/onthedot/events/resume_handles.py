@@ -1,4 +1,4 @@
-"""Resume handles: expected events are counted by their correlation id, and who waits for them is woken by a signal."""
+"""Resume handles count expected events by correlation id; a signal wakes the waiting task or caller."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def new_handle(
 
 
 def resume_signal(handle_id: str) -> str:
-    """The name of the signal that wakes who waits for a handle."""
+    """The name of the signal that wakes the waiters of a handle."""
     return f"resume:{handle_id}"
 
 
@@ -101,7 +101,7 @@ def resume_uuid(handle_id: str) -> str:
 
 
 class HandleCompletion:
-    """Completes handles and wakes who waits: after arrivals were stored, and after a handle was created.
+    """Completes handles and wakes their waiters: after arrivals were stored, and after a handle was created.
 
     The later of the two sees both sides, so no lock is needed. Every step may be repeated.
     """

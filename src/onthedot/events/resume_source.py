@@ -64,7 +64,7 @@ def resume_flow_run(api: str, flow_run: str) -> None:
             status = msgspec.json.decode(response.read()).get("status")
     except HTTPError as error:
         if error.code == HTTPStatus.NOT_FOUND:
-            raise Reject(f"Prefect knows no flow run {flow_run}") from error
+            raise Reject(f"Prefect has no flow run {flow_run}") from error
         raise
     if status == "WAIT":
         raise ConnectionError(f"Prefect asks to resume flow run {flow_run} later")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onthedot.events.event_types import TypePattern
-from onthedot.events.topic_names import dead_letter_topic, default_topic
+from onthedot.events.topic_names import default_topic
 
 if TYPE_CHECKING:
     from onthedot.events.event import Event
@@ -17,7 +17,6 @@ class Routes:
 
     Args:
         topics: pattern of event types → topic; the first pattern that matches decides.
-        dlt_suffix: added to a topic for its dead letters.
 
     >>> routes = Routes({"Genesis.Session.*Requested": "genesis.requests"})
     >>> routes.topic_of("Genesis.Session.BatchRequested"), routes.topic_of("Genesis.Session.BatchCreated")
@@ -26,9 +25,8 @@ class Routes:
     ('genesis.requests', 'genesis.session.events')
     """
 
-    def __init__(self, topics: Mapping[str, str], dlt_suffix: str = ".DLT") -> None:
+    def __init__(self, topics: Mapping[str, str]) -> None:
         self._topics = [(TypePattern.of(pattern), topic) for pattern, topic in topics.items()]
-        self._dlt_suffix = dlt_suffix
 
     def topic_for(self, event: Event[Any]) -> str:
         """Where an event is sent: its own topic, else that of its type."""
@@ -50,10 +48,6 @@ class Routes:
         for text in consumes:
             topics |= dict.fromkeys(self._topics_of_pattern(TypePattern.of(text)))
         return tuple(topics)
-
-    def dead_letters(self, topic: str) -> str:
-        """Where the dead letters of a topic are sent."""
-        return dead_letter_topic(topic, self._dlt_suffix)
 
     def _topics_of_pattern(self, consumed: TypePattern) -> Iterable[str]:
         for pattern, topic in self._topics:

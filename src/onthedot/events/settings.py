@@ -126,7 +126,7 @@ class Kafka:
 def _kafka_contradictions(given: Given, right: Given) -> Iterator[str]:
     for port in re.findall(r":([0-9]+)(?=,|$)", str(right.get("servers", ""))):
         if not 1 <= int(port) <= 65_535:
-            yield f"servers={right['servers']!r}: {port} is no port; a port is a number from 1 to 65535"
+            yield f"servers={right['servers']!r}: {port} is not a port; a port is a number from 1 to 65535"
     if right.get("replication") == 0:
         yield "replication=0: must be at least 1, or -1 for the default of the cluster"
     if "security_protocol" in given and "security_protocol" not in right:
@@ -197,7 +197,7 @@ class Events:
     @cached_property
     def routes(self) -> Routes:
         """The topics of event types."""
-        return Routes(self.topics, self.dlt_suffix)
+        return Routes(self.topics)
 
     @property
     def keep_sent_ms(self) -> int:

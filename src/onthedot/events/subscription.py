@@ -25,8 +25,8 @@ from onthedot.stores.contract import Added, NewTask, Record, Store
 _READ = 500  # records of one read
 _READ_WAIT = 1.0  # seconds that a read waits for records
 _ADD = 200  # tasks of one call
-_LOOK = 500  # open tasks that are read at once
-_LOOK_INTERVAL = 1_000.0  # ms between two of these reads
+_STATUS_BATCH = 500  # open tasks that are read at once
+_STATUS_INTERVAL = 1_000.0  # ms between two of these reads
 _COMMIT_COUNT = 20  # ended records, or
 _COMMIT_INTERVAL = 1_000.0  # ms, after which offsets are committed
 _REVOKE = 2.0  # seconds that a commit may take while partitions are given away
@@ -37,7 +37,7 @@ class AgentSubscription(ComponentLoop):
     """A member of the group of one agent. Offsets move after the tasks of their records, and of all before, have ended.
 
     While the store cannot be reached, or the agent is frozen, partitions are paused and offsets stay. Partitions that
-    are given to another member are forgotten: their tasks go on, and the other member finds them by their uuid.
+    are given to another member are forgotten: their tasks continue, and the other member finds them by their uuid.
     """
 
     feeds_worker = True
@@ -69,11 +69,11 @@ class AgentSubscription(ComponentLoop):
         self._reading: asyncio.Task[None] | None = None
         self._paused: set[TopicPartition] = set()
         self._ended: set[str] = set()  # by hints
-        self._is_closed = False  # nothing is accepted: the store cannot be reached, or the agent is frozen
-        self._look_at = 0.0
+        self._is_held = False  # nothing is accepted: the store cannot be reached, or the agent is frozen
+        self._next_status_check = 0.0
         self._commit_at: float | None = None
-        self._looks = 0  # how often `recheck` has asked for a read that returns at once
-        self._looked = 0  # how many of these are answered
+        self._rechecks_requested = 0  # how often `recheck` has asked for a read that returns at once
+        self._rechecks_answered = 0  # how many of these are answered
         self._is_waiting = False  # the reader waits for records
 
     @property
@@ -116,8 +116,8 @@ class AgentSubscription(ComponentLoop):
             await asyncio.wait([reading])
 
     def recheck(self) -> None:
-        self._looks += 1
-        self._look_at = 0.0
+        self._rechecks_requested += 1
+        self._next_status_check = 0.0
         self._commit_at = 0.0
         if self._is_waiting and self._reading is not None:
             self._reading.cancel()  # it loses nothing: a read that waits has taken nothing
@@ -132,8 +132,8 @@ class AgentSubscription(ComponentLoop):
         delay = RetryDelay()
         report_recovered: Callable[[str], None] | None = None  # after a failure
         while True:
-            looks = self._looks
-            self._is_waiting = looks == self._looked
+            requested = self._rechecks_requested
+            self._is_waiting = requested == self._rechecks_answered
             try:
                 records = await self._subscription.read(_READ, self._read_wait if self._is_waiting else 0)
             except Exception as error:  # noqa: BLE001 - reported, and repeated
@@ -144,13 +144,13 @@ class AgentSubscription(ComponentLoop):
                 report_recovered(f"reading for {self.name}")
                 report_recovered = None
                 delay.reset()
-            if records or looks != self._looked:
-                self._looked = looks
+            if records or requested != self._rechecks_answered:
+                self._rechecks_answered = requested
                 self._records.receive(records)
                 self._wakeup.set()
 
     async def _on_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Commits what has ended. It does not wait for tasks: they go on under any owner of the partitions."""
+        """Commits what has ended. It does not wait for tasks: they continue under any owner of the partitions."""
         self._paused.difference_update(partitions)
         windows = self._records.forget(partitions)
         try:
@@ -170,23 +170,23 @@ class AgentSubscription(ComponentLoop):
             await self._add()
             await self._commit_if_due()
         except BaseException:
-            self._is_closed = True
-            self._pause()
+            self._is_held = True
+            self._update_paused_partitions()
             raise
-        self._pause()
+        self._update_paused_partitions()
         if self._records.has_ready or self._ended:
             await asyncio.sleep(0)  # more work now; other coroutines run first
         else:
-            await self._sleep(self._time_to_next_step(), idle=self._looks == self._looked)
+            await self._sleep(self._time_to_next_step(), idle=self._rechecks_requested == self._rechecks_answered)
 
     def _time_to_next_step(self) -> float | None:
         now = self._clock.now()
         waits: list[float] = []
         if self._records.has_open and self._polls:
-            waits.append(self._look_at - now)
+            waits.append(self._next_status_check - now)
         if self._commit_at is not None:
             waits.append(self._commit_at - now)
-        if self._is_closed and self._polls:
+        if self._is_held and self._polls:
             waits.append(MODE_AGE)
         return max(0.0, min(waits)) if waits else None
 
@@ -194,16 +194,16 @@ class AgentSubscription(ComponentLoop):
 
     async def _accept(self) -> None:
         """Makes tasks of what was read, unless an operator has frozen the agent."""
-        if not self._records.has_backlog and not self._is_closed:
+        if not self._records.has_backlog and not self._is_held:
             return
-        self._is_closed = await self._modes.of(self.source.name) == "frozen"
-        if self._is_closed:
+        self._is_held = await self._modes.of(self.source.name) == "frozen"
+        if self._is_held:
             return
         now = self._clock.now()
         before = self._records.count
         skipped = self._records.accept(lambda record: self._tasks.task_of(record, now))
         accepted = self._records.count - before
-        self._count_moved(skipped + accepted)
+        self._count_events(skipped + accepted)
         if skipped:
             self._observer.events_received(self.source.agent.id, "skipped", skipped)
             self._plan_commit()
@@ -217,12 +217,12 @@ class AgentSubscription(ComponentLoop):
         except BaseException:
             self._records.put_back(tasks)
             raise
-        self._look_at = self._look_at or self._clock.now() + _LOOK_INTERVAL
+        self._next_status_check = self._next_status_check or self._clock.now() + _STATUS_INTERVAL
         self._observer.tasks_added([task for task, added in zip(tasks, answers, strict=True) if added.fresh])
         known = [added.uuid for added in answers if not added.fresh]
         if known:
             self._observer.events_received(self.source.agent.id, "duplicate", len(known))
-            await self._look(known)
+            await self._check_status(known)
 
     async def _add_each(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
         """All in one call; if the store cannot take one of them, one by one."""
@@ -242,7 +242,7 @@ class AgentSubscription(ComponentLoop):
 
     def _on_ended(self, uuids: Collection[str] | None) -> None:
         if uuids is None:
-            self._look_at = 0.0
+            self._next_status_check = 0.0
         else:
             self._ended.update(self._records.open_among(uuids))
         self._wakeup.set()
@@ -252,18 +252,18 @@ class AgentSubscription(ComponentLoop):
         ended = self._ended
         self._ended = set()
         self._end(ended)
-        if self._records.has_open and self._clock.now() >= self._look_at:
-            self._look_at = self._clock.now() + _LOOK_INTERVAL
-            await self._look(self._records.oldest_open(_LOOK))
+        if self._records.has_open and self._clock.now() >= self._next_status_check:
+            self._next_status_check = self._clock.now() + _STATUS_INTERVAL
+            await self._check_status(self._records.oldest_open(_STATUS_BATCH))
 
-    async def _look(self, uuids: Sequence[str]) -> None:
+    async def _check_status(self, uuids: Sequence[str]) -> None:
         records = await self._store.get(uuids)
         self._end([uuid for uuid, record in zip(uuids, records, strict=True) if _has_ended(record)])
 
     def _end(self, uuids: Collection[str]) -> None:
         done = sum(self._records.end(uuid) for uuid in uuids)
         if done:
-            self._count_moved(done)
+            self._count_events(done)
             self._plan_commit()
 
     # -- offsets
@@ -292,11 +292,11 @@ class AgentSubscription(ComponentLoop):
         for window, offset in offsets.items():
             window.mark_committed(offset)
 
-    def _pause(self) -> None:
+    def _update_paused_partitions(self) -> None:
         """Pauses the partitions of which nothing can be taken now, and resumes the others."""
         if self._subscription is None:
             return
-        blocked = set(self._records.windows) if self._is_closed else set(self._records.blocked())
+        blocked = set(self._records.windows) if self._is_held else set(self._records.blocked())
         if more := blocked - self._paused:
             self._subscription.pause(more)
         if fewer := self._paused - blocked:

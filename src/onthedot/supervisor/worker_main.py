@@ -188,7 +188,7 @@ class WorkerMain:
             await worker.idle.wait()
             with contextlib.suppress(TimeoutError):  # the bus does not answer
                 async with asyncio.timeout(_BURST_EVENTS):
-                    await self._runtime.components.settle()
+                    await self._runtime.components.run_until_idle()
             limits = await self._runtime.store.limits()
             paused = {limit.name for limit in limits if limit.paused}
             tally = await self._runtime.store.tally()

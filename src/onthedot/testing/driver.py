@@ -88,7 +88,7 @@ class ClockDriver:
         assert runtime.worker is not None
         self._worker = runtime.worker
         self._components = runtime.components
-        self._moved = 0  # events, up to the last look
+        self._event_count = 0  # events, up to the last look
         self._store = runtime.store
         self._clock = clock
         self._limits = limits
@@ -135,7 +135,7 @@ class ClockDriver:
             try:
                 async with asyncio.timeout(self._limits.patience):
                     await worker.idle.wait()
-                    await self._components.settle()
+                    await self._components.run_until_idle()
             except TimeoutError:
                 self._check_runs()
             if worker.last_error is not None:
@@ -159,8 +159,8 @@ class ClockDriver:
             raise TimeoutError(text)
 
     async def _has_changed(self) -> bool:
-        before = (self._cursor, self._moved)
-        self._moved = self._components.moved
+        before = (self._cursor, self._event_count)
+        self._event_count = self._components.event_count
         while (page := await self._store.changes(self._cursor, 1000)).entries:
             self._cursor = page.cursor
             for entry in page.entries:
@@ -171,7 +171,7 @@ class ClockDriver:
                 f"{self._runs_now} runs and no end, {times} of {source}: does it add, retry or snooze itself for ever? "
                 f"If not, allow more: most_runs is {self._limits.most_runs}"
             )
-        return (self._cursor, self._moved) != before
+        return (self._cursor, self._event_count) != before
 
     def _count(self, entry: ChangeEntry) -> None:
         for transition in entry.transitions:

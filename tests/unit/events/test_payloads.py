@@ -127,7 +127,7 @@ LOOP.append(LOOP)
 @pytest.mark.parametrize(
     ("payload", "problem"),
     [
-        ({"a": [1, float("nan")]}, "$.a[1] is nan, which JSON has not; pass None"),
+        ({"a": [1, float("nan")]}, "$.a[1] is nan, which is not JSON; pass None"),
         ({"a": {"b c": float("inf")}}, "$.a['b c'] is inf"),
         (float("-inf"), "$ is -inf"),
         ({"a": {1: 2}}, "$.a has a key of type int; keys of JSON are texts, so pass str(key)"),
@@ -136,7 +136,7 @@ LOOP.append(LOOP)
         ({"a": [{(1, 2): 3}]}, "$.a[0] has a key of type tuple"),
         (
             {"a": object()},
-            "$.a is of type object, which JSON has not; pass plain values, a dataclass, a Struct or a model",
+            "$.a is of type object, which is not JSON; pass plain values, a dataclass, a Struct or a model",
         ),
         ({"a": 1j}, "$.a is of type complex"),
         ({"a": "x\udcff"}, "$.a has a lone surrogate at 1"),

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from onthedot import BadEvent
 from onthedot.events import Event, Events
 from onthedot.events.routes import Routes
-from onthedot.events.topic_names import check_topic, original_topic
+from onthedot.events.topic_names import check_topic, dead_letter_topic, original_topic
 
 ROUTES = Routes(
     {
@@ -78,8 +78,7 @@ def test_subscription_to_what_is_no_type_is_refused(consumes: str) -> None:
 
 
 def test_dead_letters_have_a_topic_of_their_own() -> None:
-    assert ROUTES.dead_letters("genesis.requests") == "genesis.requests.DLT"
-    assert Events(dlt_suffix="-dlt").routes.dead_letters("orders") == "orders-dlt"
+    assert dead_letter_topic("orders", "-dlt") == "orders-dlt"
     assert Events(topics={"Shop.Order.*": "orders"}).routes.topic_of("Shop.Order.Placed") == "orders"
     assert original_topic("orders-dlt", "-dlt") == "orders"
     assert original_topic("orders", "-dlt") is None

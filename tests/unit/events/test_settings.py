@@ -145,7 +145,7 @@ def test_one_error_lists_every_wrong_setting_of_kafka() -> None:
         "  sasl_user: there is no such field; did you mean sasl_username?",
         "  acks: there is no such field",
         "  bus: there is no such field",
-        "  servers='h:70000': 70000 is no port; a port is a number from 1 to 65535",
+        "  servers='h:70000': 70000 is not a port; a port is a number from 1 to 65535",
         "  sasl_password: needs security_protocol SASL_SSL or SASL_PLAINTEXT, which is PLAINTEXT",
         "  ssl_context: needs security_protocol SSL or SASL_SSL, which is PLAINTEXT",
     ]
@@ -219,9 +219,9 @@ def test_url_has_all_settings_as_options() -> None:
         ("kafka://h?client_id=", "client_id='': must be a text that is not empty"),
         ("kafka://", "servers='': must be hosts with ports"),
         ("kafka://h/topic", "a URL of Kafka has no path"),
-        ("kafka:/h", "is no URL of Kafka; such a URL looks like kafka://host1:9092,host2:9092"),
-        ("h:9092", "is no URL of Kafka"),
-        ("kafka://[h", "is no URL"),
+        ("kafka:/h", "is not a Kafka URL; such a URL looks like kafka://host1:9092,host2:9092"),
+        ("h:9092", "is not a Kafka URL"),
+        ("kafka://[h", "is not a URL"),
     ],
 )
 def test_url_that_is_wrong_is_refused_with_the_reason(url: str, problem: str) -> None:
@@ -238,7 +238,7 @@ def test_bus_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
     assert Events(bus="store").kafka() is None
     assert Events(bus=Kafka("other")).kafka() == Kafka("other")
     monkeypatch.setenv("ONTHEDOT_BUS", "redis://h")
-    with pytest.raises(DeclarationError, match="is no URL of Kafka"):
+    with pytest.raises(DeclarationError, match="is not a Kafka URL"):
         Events().kafka()
 
 

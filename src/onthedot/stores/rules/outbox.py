@@ -1,9 +1,10 @@
-"""The outbox: which relay sends which events, who reads which part of the log, when a resume handle is complete."""
+"""Rules of the outbox: owners of buckets, reading the log, completion of resume handles."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
+from math import ceil
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -71,7 +72,7 @@ def _share(tables: OutboxTables, group: str, session: str, busy: Collection[int]
         return None
     members = tables.events.join(group, session)
     owners = tables.events.owners(group)
-    most = -(-BUCKETS // len(members))
+    most = ceil(BUCKETS / len(members))
     own = sorted(bucket for bucket, owner in owners.items() if owner == session)
     kept = own[:most]
     draining = [bucket for bucket in own[most:] if bucket in busy]
