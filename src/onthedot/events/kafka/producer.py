@@ -9,6 +9,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import (
+    BrokerResponseError,
     ClusterAuthorizationFailedError,
     CorruptRecordException,
     InvalidTimestampError,
@@ -20,6 +21,7 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
+    kafka_errors,
 )
 
 from onthedot.events.bus import BusMessage, BusUnreachable, RecordRefused, TopicPartition, TopicUnavailable
@@ -36,7 +38,19 @@ from onthedot.events.settings import Kafka
 _BATCH_BYTES = 1_000_000  # Kafka's default for the largest batch is 1 MiB
 _LEADER_TIMEOUT = 2.0  # seconds
 _TRIES = 3  # of a batch that failed for another reason than its records or its topic
+
+
+class InvalidRecordError(BrokerResponseError):  # type: ignore[misc]  # aiokafka has no types
+    """A server refuses a record by a rule of the topic: one that is compacted takes no record without a key."""
+
+    errno = 87
+    message = "INVALID_RECORD"
+    description = "The topic does not accept a record of the batch; a compacted topic needs keys."
+
+
+kafka_errors.setdefault(87, InvalidRecordError)  # aiokafka has no name for it and reports an unknown error
 _OF_RECORDS = (
+    kafka_errors[87],
     CorruptRecordException,
     InvalidTimestampError,
     MessageSizeTooLargeError,
