@@ -66,6 +66,7 @@ class AgentSource:
         self.agent = agent
         self.host = host
         self.name: str = source_of(agent.id)
+        self.aliases: Sequence[str] = tuple(aliases)
         self.names: list[str] = [self.name, *map(source_of, aliases)]
         code = agent.function if isinstance(agent, FunctionAgent) else type(agent)
         self.module: str = module_of(code)

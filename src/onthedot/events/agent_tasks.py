@@ -35,13 +35,16 @@ class AgentTasks:
         if not self._source.consumes(kind):
             return None
         replay = replay_number(record.message)
-        if replay and replayed_for(record.message) not in ("", self._agent.id):
+        if replay and replayed_for(record.message) not in ("", self._agent.id, *self._source.aliases):
             return None  # another agent has failed
         place = place_of(record.topic, record.partition, record.offset)
         try:
             event = read_event(record.message, place, self._read)
         except ValueError:  # the run fails with this error, and the record becomes a dead letter
             return self._undecodable(record, kind, place, replay, arrived, "")
+        except Exception as error:  # noqa: BLE001 - of the user's payload class
+            problem = f"the payload of agent {self._agent.id!r} raised {type(error).__name__}: {error}"
+            return self._undecodable(record, kind, place, replay, arrived, problem)
         try:
             if self._source.has_condition and not self._agent.accepts(event):
                 return None

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from onthedot.clock.protocol import Clock
-from onthedot.errors import BadEvent, StoreFull
+from onthedot.errors import BadEvent, OnTheDotError, StoreError, StoreFull
 from onthedot.events.bus import BusRecord, Subscription, TopicPartition
 from onthedot.events.bus_connection import BusConnection
 from onthedot.events.cloudevents import read_event, type_of
@@ -102,19 +102,27 @@ class ResultSubscription(ComponentLoop):
         self._tasks = tasks
         self._completion = HandleCompletion(outbox.complete_handles, tasks.signal, self._on_resumed)
         self._subscription: Subscription | None = None
+        self._page: Sequence[BusRecord] = ()  # that is read and not committed
 
     # -- the loop
 
     async def _begin(self) -> None:
-        self._subscription = await self._connection.subscribe(self._group, self._topics, _forget, self.name)
+        self._subscription = await self._connection.subscribe(self._group, self._topics, self._on_revoked, self.name)
 
     async def _step(self) -> None:
+        """Every part of it may be repeated: arrivals and signals are known by the ids of their events."""
         assert self._subscription is not None
-        records = await self._subscription.read(_PAGE, 0) or await self._wait_for_records(self._subscription)
-        if records:
-            await self._store(self._read(records))
-            await self._subscription.commit(next_offsets(records))
-            self._count_events(len(records))
+        if not self._page:
+            self._page = await self._subscription.read(_PAGE, 0) or await self._wait_for_records(self._subscription)
+        if self._page:
+            await self._store(self._read(self._page))
+            await self._subscription.commit(next_offsets(self._page))
+            self._count_events(len(self._page))
+            self._page = ()
+
+    async def _on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """Another member reads what is not committed of these partitions."""
+        self._page = [each for each in self._page if TopicPartition(each.topic, each.partition) not in partitions]
 
     async def _wait_for_records(self, subscription: Subscription) -> Sequence[BusRecord]:
         """Until some come, or `recheck` asks for a look. A read that waits has taken nothing: it may be cancelled."""
@@ -156,13 +164,40 @@ class ResultSubscription(ComponentLoop):
         return events
 
     async def _store(self, events: Sequence[Event[Any]]) -> None:
-        arrivals = [_arrival(event) for event in events if self._is_result(event.type)]
+        arrivals = self._arrivals([event for event in events if self._is_result(event.type)])
         if arrivals:
-            await self._outbox.record_arrivals(arrivals)
-            await self._completion.complete(list(dict.fromkeys(each.correlation_id for each in arrivals)))
+            stored = await self._record(arrivals)
+            await self._completion.complete(list(dict.fromkeys(each.correlation_id for each in stored)))
         for event in events:
             if event.type in self._signals.types:
                 await self._signal(event)
+
+    def _arrivals(self, events: Sequence[Event[Any]]) -> list[Arrival]:
+        arrivals: list[Arrival] = []
+        for event in events:
+            try:
+                encoded = msgspec.json.encode(event.to_dict())
+            except (OnTheDotError, ValueError, TypeError) as error:  # of another program
+                self._observer.event_unreadable(event.id, error)
+            else:
+                arrivals.append(Arrival(event.correlation_id, event.id, event.type, encoded))
+        return arrivals
+
+    async def _record(self, arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
+        """All in one call; if the store cannot keep one of them, one by one, without it."""
+        try:
+            await self._outbox.record_arrivals(arrivals)
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - of one of them; reported
+            if len(arrivals) == 1:
+                self._observer.event_unreadable(arrivals[0].event_id, error)
+                return ()
+            stored: list[Arrival] = []
+            for each in arrivals:
+                stored += await self._record([each])
+            return stored
+        return arrivals
 
     def _on_resumed(self, handles: Sequence[HandleRecord]) -> None:
         for handle in handles:
@@ -174,7 +209,11 @@ class ResultSubscription(ComponentLoop):
         try:
             signals = self._signals.signals_of(event)
             await self._tasks.signal(signals)
-        except (KeyError, ValueError, TypeError, StoreFull) as error:
+        except StoreFull as error:
+            self._observer.event_not_signalled(event.id, event.type, error)
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - reported; a template may fail on a payload in any way
             self._observer.event_not_signalled(event.id, event.type, error)
 
     def _is_result(self, event_type: str) -> bool:
@@ -187,11 +226,3 @@ def next_offsets(records: Sequence[BusRecord]) -> dict[TopicPartition, int]:
     for record in records:
         offsets[TopicPartition(record.topic, record.partition)] = record.offset + 1
     return offsets
-
-
-def _arrival(event: Event[Any]) -> Arrival:
-    return Arrival(event.correlation_id, event.id, event.type, msgspec.json.encode(event.to_dict()))
-
-
-async def _forget(_: Collection[TopicPartition]) -> None:
-    """A page is committed before the next one is read, so nothing is left of partitions that others get."""

@@ -51,8 +51,9 @@ class RecordsInFlight:
         skipped = 0
         for window in self._in_turn():
             while window.backlog and self._has_capacity(window):
-                record = window.backlog.popleft()
+                record = window.backlog[0]
                 received = ReceivedRecord(window, record, task_of(record))
+                window.backlog.popleft()  # not before: a record is never lost
                 window.add(received)
                 if received.task is None:
                     skipped += 1
@@ -92,6 +93,11 @@ class RecordsInFlight:
     @property
     def has_backlog(self) -> bool:
         return any(window.backlog for window in self.windows.values())
+
+    @property
+    def backlog(self) -> int:
+        """Records that were read and not accepted."""
+        return sum(len(window.backlog) for window in self.windows.values())
 
     def blocked(self) -> Collection[TopicPartition]:
         """The partitions of which nothing more can be taken. After it was full, a quarter must be free again."""

@@ -92,6 +92,7 @@ class Relay(ComponentLoop):
         self._sends: dict[TopicPartition, asyncio.Task[None]] = {}
         self._started: dict[TopicPartition, float] = {}  # ms
         self._marks = _Marks([], {}, set())  # to be written with the next turn
+        self._dropped: set[str] = set()  # topics whose events were given back to the outbox since the turn began
         self._buckets: Sequence[int] = ()
         self._is_reported = False
         self._has_rates = False
@@ -155,6 +156,7 @@ class Relay(ComponentLoop):
         )
         marks = self._marks
         self._marks = _Marks([], {}, set())
+        self._dropped.clear()
         try:
             return await self._outbox.relay(session, marks.sent, marks.refused, request, to_log=self._bus.to_log)
         except BaseException:
@@ -176,6 +178,8 @@ class Relay(ComponentLoop):
             if self._pauses.covers(event.topic) or TopicKey(event.topic, event.key) in self._marks.blocked:
                 continue
             if event.topic in skipped and event.topic not in self.held.unrouted_topics():
+                continue
+            if event.topic in self._dropped:  # earlier events of its key may be in the outbox again
                 continue
             self.held.add(stored, self._partition_of(stored))
 
@@ -205,6 +209,7 @@ class Relay(ComponentLoop):
     def _drop_topic(self, topic: str) -> None:
         """The outbox keeps its events until the topic is available."""
         self.held.drop_topic(topic)
+        self._dropped.add(topic)
         self._wakeup.set()
 
     def _note_buckets(self, buckets: Sequence[int]) -> None:
@@ -253,14 +258,13 @@ class Relay(ComponentLoop):
     async def _encode_and_send(self, partition: TopicPartition, batch: Sequence[OutboxEvent]) -> None:
         messages: list[BusMessage] = []
         refused: RecordRefused | None = None
-        if not self._bus.to_log:  # otherwise the store has them
-            for index, stored in enumerate(batch):
-                try:
-                    messages.append(self._to_message(stored))
-                except ValueError as error:  # written by another program
-                    refused = RecordRefused(index, f"it cannot be encoded: {error}")
-                    break
-        if messages or self._bus.to_log:
+        for index, stored in enumerate(batch):  # also for the store bus: its readers must be able to encode them
+            try:
+                messages.append(self._to_message(stored))
+            except Exception as error:  # noqa: BLE001 - written by another program; reported as refused
+                refused = RecordRefused(index, f"it cannot be encoded: {error}")
+                break
+        if messages:
             await self._bus.send(partition.topic, partition.partition, messages)
         if refused is not None:
             raise refused

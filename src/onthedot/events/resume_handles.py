@@ -14,7 +14,7 @@ from onthedot.client.portal import Portal
 from onthedot.clock.durations import Duration, to_duration_ms
 from onthedot.codec.annotations import write
 from onthedot.codec.body import StoredBody
-from onthedot.errors import BadEvent, Expired
+from onthedot.errors import BadEvent, Expired, TaskNotFound
 from onthedot.events.event import Event
 from onthedot.flows.signals import new_signal
 from onthedot.model.context import running_task
@@ -194,7 +194,7 @@ class ResumeHandle:
         now = await self._portal.run(_now)
         left = max(0.0, handle.expires_at - now) / 1000
         context = running_task()
-        with suppress(TimeoutError):  # the status decides
+        with suppress(TimeoutError, TaskNotFound):  # the status decides; a handle of a task has no task of its own
             if context is not None:
                 await context.wait_for(resume_signal(handle.id), timeout=left)
             elif handle.status == "pending":

@@ -25,6 +25,7 @@ from onthedot.stores.contract import Added, NewTask, Record, Store
 _READ = 500  # records of one read
 _READ_WAIT = 1.0  # seconds that a read waits for records
 _ADD = 200  # tasks of one call
+_MAX_BACKLOG = 5_000  # records; above it partitions are paused before the next step
 _STATUS_BATCH = 500  # open tasks that are read at once
 _STATUS_INTERVAL = 1_000.0  # ms between two of these reads
 _COMMIT_COUNT = 20  # ended records, or
@@ -103,8 +104,12 @@ class AgentSubscription(ComponentLoop):
             try:
                 async with asyncio.timeout(_REVOKE):
                     await self._commit(list(self._records.windows.values()))
-                    await self._subscription.close()
             except Exception as error:  # noqa: BLE001 - reported; what is not committed is read again
+                self._observer.bus_failed(f"committing for {self.name}", error)
+            try:
+                async with asyncio.timeout(_REVOKE):
+                    await self._subscription.close()
+            except Exception as error:  # noqa: BLE001 - reported; the group ends its membership after a time
                 self._observer.bus_failed(f"leaving the group of {self.name}", error)
             await self._ends.leave(self._on_ended)
 
@@ -147,6 +152,8 @@ class AgentSubscription(ComponentLoop):
             if records or requested != self._rechecks_answered:
                 self._rechecks_answered = requested
                 self._records.receive(records)
+                if self._records.backlog > _MAX_BACKLOG:  # the store does not answer
+                    self._update_paused_partitions()
                 self._wakeup.set()
 
     async def _on_revoked(self, partitions: Collection[TopicPartition]) -> None:

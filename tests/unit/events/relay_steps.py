@@ -191,8 +191,8 @@ class Setup:
 async def settled(relay: Relay) -> None:
     """Returns when the relay has nothing to do."""
     before = -1
-    while before != relay.moved:
-        before = relay.moved
+    while before != relay.event_count:
+        before = relay.event_count
         relay.recheck()
         await asyncio.wait_for(relay.idle.wait(), 5)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+
 from onthedot import Reject
 from onthedot.events.agent_tasks import AgentTasks
 from onthedot.events.bus import BusMessage, BusRecord
@@ -64,6 +66,28 @@ async def test_event_in_structured_mode_keeps_its_id_if_accepts_raises(bench: Be
     await deliver_record(bench, BusMessage(b"k", json.dumps(body).encode(), headers, 5))
     (letter,) = bench.test.dead_letters("worldbuilder")
     assert letter.event_id == "e7"
+
+
+class Picky(msgspec.Struct):
+    session_id: str
+
+    def __post_init__(self) -> None:
+        {"s1": 1}[self.session_id]
+
+
+async def test_payload_class_that_raises_is_a_dead_letter(bench: Bench) -> None:
+    @bench.agent(accepts=lambda event: True)
+    async def worldbuilder(event: Event[Picky]) -> None:
+        bench.seen.append(event.id)
+
+    for number, session in enumerate(("s1", "s2", "s1")):
+        bench.test.deliver(Event(REQUESTED, {"session_id": session}, aggregate_id="k", id=f"e{number}"))
+    await bench.test.run_until_idle()
+    assert bench.seen == ["e0", "e2"]
+    (letter,) = bench.test.dead_letters("worldbuilder")
+    assert (letter.event_id, letter.error_message) == (
+        "e1", "the payload of agent 'worldbuilder' raised KeyError: 's2'"
+    )  # fmt: skip
 
 
 async def test_accepts_that_raises_is_a_dead_letter(bench: Bench) -> None:

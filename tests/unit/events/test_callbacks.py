@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onthedot import App, BadEvent, current_task
+from onthedot.errors import StoreUnavailable
 from onthedot.events import Event, Events, Kafka
 from onthedot.stores.capabilities import Outbox
+from onthedot.stores.contract import Arrival
 from tests.support.app_stores import AppStore, open_store
 from tests.support.services.kafka import KafkaService
 from tests.support.waits import SOON, until
@@ -104,3 +106,41 @@ async def _has_arrived(app: App, number: int) -> bool:
     store = app.runtime.store
     assert isinstance(store, Outbox)
     return len(await store.arrivals("c1")) == number
+
+
+async def test_page_is_stored_after_the_store_has_failed_once(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with app.running():
+        store = app.runtime.store
+        assert isinstance(store, Outbox)
+        record_arrivals = store.record_arrivals
+        failures = [StoreUnavailable("no answer")]
+
+        async def fail_once(arrivals: Sequence[Arrival]) -> None:
+            if failures:
+                raise failures.pop()
+            await record_arrivals(arrivals)
+
+        monkeypatch.setattr(store, "record_arrivals", fail_once)
+        handle = await app.expect({CREATED: 2}, correlation_id="c1", timeout=60)
+        await app.publish(part(1))
+        await until(lambda: not failures)
+        await app.publish(part(2))
+        events = await asyncio.wait_for(handle.wait(), SOON)
+    assert sorted(event.payload["n"] for event in events) == [1, 2]
+
+
+async def test_signal_that_cannot_be_made_does_not_hold_up_others(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    app.on_event("Shop.Order.Packed", signal="packed:{items[0]}")
+
+    @app.task
+    async def ship(order: int) -> Any:
+        return await current_task().wait_for(f"packed:{order}", timeout=60)
+
+    async with app.running():
+        handle = await ship.enqueue(17)
+        await app.publish(
+            Event("Shop.Order.Packed", {"items": []}, aggregate_id="17", id="p1"),
+            Event("Shop.Order.Packed", {"items": [17]}, aggregate_id="17", id="p2"),
+        )
+        assert (await handle.result(SOON))["id"] == "p2"
+    assert "event p1 (Shop.Order.Packed) sends no signal: IndexError" in caplog.text

@@ -305,6 +305,17 @@ async def test_reading_goes_on_after_the_bus_was_away() -> None:
         assert member.observer.recovered == ["reading for agent mailer"]
 
 
+async def test_member_leaves_its_group_also_if_the_last_commit_fails() -> None:
+    member = new_member()
+    async with running(member):
+        member.send("e0")
+        await member.settle()
+        await member.begin()
+        member.subscription.commit_errors += [BusUnreachable("no broker")] * 10
+        await member.end("e0")
+    assert member.subscription.is_closed
+
+
 async def test_commit_is_repeated_after_the_bus_was_away() -> None:
     member = new_member()
     async with running(member):

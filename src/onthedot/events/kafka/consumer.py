@@ -68,6 +68,9 @@ class KafkaSubscription:
         except (KafkaError, OSError, TimeoutError) as error:
             await self.close()
             raise BusUnreachable(f"Kafka cannot be reached: {reason_of(error)}") from error
+        except asyncio.CancelledError:
+            await self.close()
+            raise
         self._consumer.subscribe(topics, listener=RebalanceListener(self._revoke))
 
     async def read(self, limit: int, timeout: float) -> Sequence[BusRecord]:
@@ -206,7 +209,8 @@ def consumer_options(settings: Kafka) -> dict[str, Any]:
 
 
 def record_of(read: Any) -> BusRecord:
-    message = BusMessage(read.key, read.value or b"", tuple(read.headers), read.timestamp)
+    headers = tuple((name, value or b"") for name, value in read.headers)  # a value may be null
+    message = BusMessage(read.key, read.value or b"", headers, read.timestamp)
     return BusRecord(read.topic, read.partition, read.offset, message)
 
 
