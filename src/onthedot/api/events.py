@@ -12,7 +12,15 @@ from onthedot.events.callbacks import EventSignals
 from onthedot.events.event import Event
 from onthedot.events.event_encoder import EventEncoder
 from onthedot.events.event_types import TypePattern
-from onthedot.events.resume_handles import SIGNAL, ResumeHandle, SyncResumeHandle, expectation, new_handle, resume_task
+from onthedot.events.resume_handles import (
+    SIGNAL,
+    ResumeHandle,
+    SyncResumeHandle,
+    expectation,
+    expiry_task,
+    new_handle,
+    resume_task,
+)
 from onthedot.model.context import running_task
 from onthedot.runtime.runtime import Runtime
 from onthedot.stores.capabilities import AsyncOutbox, Outbox, SyncOutbox, capability
@@ -27,7 +35,7 @@ Expected = Mapping[str | tuple[str, ...], int]
 
 
 class _NewHandle(NamedTuple):
-    """A resume handle to create, and the task that waits for it.
+    """A resume handle to create, and the tasks that wait for it.
 
     tasks_with: stored with the handle. tasks_before: stored before it, since its outbox is in another database; a task
     without a handle only waits.
@@ -132,10 +140,12 @@ class EventVerbs:
         record = new_handle(expectation(expected, self._is_received), correlation_id, timeout, wakes or SIGNAL)
         if wakes is None and running_task() is not None:
             return _NewHandle(record)  # the running task waits for the signal itself
-        task = [resume_task(record)]
+        tasks = [resume_task(record)]
+        if wakes is not None:
+            tasks.append(expiry_task(record))
         if self._runtime.config.events.outbox is None:
-            return _NewHandle(record, tasks_with=task)
-        return _NewHandle(record, tasks_before=task)
+            return _NewHandle(record, tasks_with=tasks)
+        return _NewHandle(record, tasks_before=tasks)
 
     def _is_received(self, event_type: str) -> bool:
         return any(TypePattern.of(each).matches(event_type) for each in self._runtime.config.events.results)

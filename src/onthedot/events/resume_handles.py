@@ -41,6 +41,7 @@ OnResumed: TypeAlias = Callable[[Sequence[HandleRecord]], None]
 
 SIGNAL = "signal"  # the target of a handle that wakes tasks and callers of `wait()`
 _SLACK = 60_000  # ms that the task of a handle waits longer than the handle
+_AFTER_EXPIRY = 100  # ms
 _MAX_EXPECTED = 100_000
 _POLL = 1.0  # seconds
 
@@ -92,8 +93,21 @@ def resume_signal(handle_id: str) -> str:
 def resume_task(handle: HandleRecord) -> NewTask:
     """A task that waits for the signal: its end wakes callers outside of tasks, or it resumes a flow of Prefect."""
     wait = Wait(((shared_signal(resume_signal(handle.id)), 1),), handle.timeout + _SLACK)
-    body = write(StoredBody(args={"handle": handle.id, "correlation_id": handle.correlation_id}))
-    return NewTask(resume_uuid(handle.id), RESUME, body, policy=Policy(max_crashes=10), links=Links(waits=wait))
+    return NewTask(
+        resume_uuid(handle.id), RESUME, _resume_body(handle), policy=Policy(max_crashes=10), links=Links(waits=wait)
+    )
+
+
+def expiry_task(handle: HandleRecord) -> NewTask:
+    """A task that resumes a flow run of Prefect when the handle has expired: the flow then gets `Expired`."""
+    uuid = event_id("onthedot.expire", handle.id)
+    return NewTask(
+        uuid, RESUME, _resume_body(handle), after=handle.timeout + _AFTER_EXPIRY, policy=Policy(max_crashes=10)
+    )
+
+
+def _resume_body(handle: HandleRecord) -> bytes:
+    return write(StoredBody(args={"handle": handle.id, "correlation_id": handle.correlation_id}))
 
 
 def resume_uuid(handle_id: str) -> str:

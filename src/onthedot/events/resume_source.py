@@ -1,4 +1,7 @@
-"""The task ``onthedot.resume``: it starts when all expected events are stored, and resumes a flow run of Prefect."""
+"""The task ``onthedot.resume``: it starts when all expected events are stored, and resumes a flow run of Prefect.
+
+A second one starts when the handle has expired: a paused flow run would wait for ever.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _TIMEOUT = 10.0  # seconds of one request
 
 
 class ResumeSource(BuiltinSource):
-    """Ends when the handle is complete, which wakes who waits for its end. A flow run of Prefect is resumed first."""
+    """Its end wakes callers of ``wait()``. A flow run of Prefect is resumed first."""
 
     def __init__(self, outbox: Callable[[], Outbox | None], prefect: str | None) -> None:
         """outbox: keeps the handles. prefect: URL of the API of a Prefect server."""
@@ -38,9 +41,13 @@ class ResumeSource(BuiltinSource):
             raise Reject("this worker has no outbox: its Events(outbox=…) differ from those of the process that waits")
         handles = await outbox.handles([arguments["correlation_id"]])
         for handle in handles:
-            if handle.id == arguments["handle"] and handle.status == "complete":
+            if handle.id != arguments["handle"]:
+                continue
+            if handle.status == "complete":
                 await self._resume(handle)
                 await outbox.complete_handles((), [handle.id])
+            elif handle.status == "expired":
+                await self._resume(handle)
 
     async def _resume(self, handle: HandleRecord) -> None:
         if handle.target.startswith(PREFECT):

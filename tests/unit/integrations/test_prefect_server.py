@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from onthedot import App, Expired
+from onthedot.events import Events
 from tests.support.services import prefect_environment, programs
 from tests.support.services.prefect import PrefectServer, find
+from tests.support.waits import until
 
 pytestmark = pytest.mark.once
 
@@ -38,6 +41,22 @@ def test_paused_run_is_resumed_once(prefect: PrefectServer) -> None:
     assert prefect.request("POST", f"/flow_runs/{run}/set_state", paused)[1]["status"] == "ACCEPT"
     answers = [prefect.request("POST", f"/flow_runs/{run}/resume")[1]["status"] for _ in range(2)]
     assert answers == ["ACCEPT", "ABORT"]
+
+
+async def test_run_is_resumed_when_its_handle_has_expired(prefect: PrefectServer) -> None:
+    run = new_run(prefect)
+    paused = {"state": {"type": "PAUSED", "state_details": {"pause_key": "k1", "pause_reschedule": False}}}
+    assert prefect.request("POST", f"/flow_runs/{run}/set_state", paused)[1]["status"] == "ACCEPT"
+    app = App("shop", store="memory://", events=Events(results=("Shop.Part.Created",), prefect=prefect.api))
+
+    def state() -> str:
+        return str(prefect.request("GET", f"/flow_runs/{run}")[1]["state"]["type"])
+
+    async with app.running():
+        handle = await app.expect({"Shop.Part.Created": 1}, correlation_id="c1", timeout=0.5, wakes=f"prefect:{run}")
+        await until(lambda: state() == "RUNNING")
+        with pytest.raises(Expired):
+            await handle.wait()
 
 
 @pytest.mark.parametrize("required", [False, True])
