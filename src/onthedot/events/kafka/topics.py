@@ -18,6 +18,7 @@ from onthedot.events.settings import Kafka
 T = TypeVar("T")
 
 ANSWER_TIMEOUT = 1.0  # seconds
+_CLOSE = 0.5  # seconds that a connect has to end
 _CREATED_PAUSE = 0.02  # seconds; servers know of a new topic shortly after it is created
 
 
@@ -53,6 +54,7 @@ class KafkaTopics:
         self._connection = None
         if connection is None:
             return
+        await asyncio.wait([connection], timeout=_CLOSE)  # a connect that is cancelled leaves its socket open
         connection.cancel()
         await asyncio.wait([connection])
         if not connection.cancelled() and connection.exception() is None:
