@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,8 +21,10 @@ FAILED = "Shop.Part.Failed"
 
 
 @pytest.fixture
-def app() -> App:
-    return App("shop", store="memory://", events=Events(results=("Shop.Part.*",)))
+def app() -> Iterator[App]:
+    app = App("shop", store="memory://", events=Events(results=("Shop.Part.*",)))
+    yield app
+    app.runtime.close()
 
 
 async def arrive(app: App, *events: Event[Any]) -> None:
