@@ -40,7 +40,7 @@ _LEADER_TIMEOUT = 2.0  # seconds
 _TRIES = 3  # of a batch that failed for another reason than its records or its topic
 
 
-class InvalidRecordError(BrokerResponseError):  # type: ignore[misc]  # aiokafka has no types
+class _InvalidRecordError(BrokerResponseError):  # type: ignore[misc]  # aiokafka has no types
     """A server refuses a record by a rule of the topic: one that is compacted takes no record without a key."""
 
     errno = 87
@@ -48,7 +48,7 @@ class InvalidRecordError(BrokerResponseError):  # type: ignore[misc]  # aiokafka
     description = "The topic does not accept a record of the batch; a compacted topic needs keys."
 
 
-kafka_errors.setdefault(87, InvalidRecordError)  # aiokafka has no name for it and reports an unknown error
+kafka_errors.setdefault(87, _InvalidRecordError)  # aiokafka has no name for it and reports an unknown error
 _OF_RECORDS = (
     kafka_errors[87],
     CorruptRecordException,
