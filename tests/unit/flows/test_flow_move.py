@@ -65,7 +65,8 @@ async def test_move_that_waits_returns_when_flows_and_durable_tasks_have_ended(a
         pytest.skip("its tasks end with its worker")
     tasks = Tasks(app)
     async with app.running():
-        durable = await tasks.sleeper.enqueue(1)
+        durable = await tasks.sleeper.enqueue(2)
+        await until(lambda: _are([durable], "scheduled"))  # before its first run it is a plain task, which is moved
         flow = await (tasks.same.options(after=1).s(4) | tasks.same).enqueue()
         result = await Move(app.runtime.store, MemoryStore(ManualClock()), "memory").run(wait=True)
         assert await durable.done()
