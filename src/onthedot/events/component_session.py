@@ -17,7 +17,7 @@ from onthedot.observability.events import Observer
 from onthedot.stores.contract import Hint, Store
 
 LEASE = 5_000  # ms: buckets of a dead relay are free so soon, in a store that does not notice a death by itself
-_CLOSE = 0.5  # seconds that the store has to close a session; after that its lease ends it
+_CLOSE = 1.0  # seconds that the store has to close a session; after that its lease ends it
 
 
 class SessionWatcher(Protocol):
