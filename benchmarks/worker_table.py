@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks.page_table import replace_between
 from benchmarks.plots import DOCS
 
 WORKER = DOCS / "worker.json"
@@ -38,10 +39,4 @@ def worker_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def write_worker_table(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Replaces the table between the two marks of the page."""
-    text = PAGE.read_text()
-    before, found, rest = text.partition(BEGIN)
-    _, ended, after = rest.partition(END)
-    if not found or not ended:
-        raise ValueError(f"{PAGE} has no marks for the table of the worker")
-    PAGE.write_text(f"{before}{BEGIN}{worker_table(rows)}{END}{after}")
+    replace_between(PAGE, BEGIN, END, worker_table(rows))

@@ -13,7 +13,7 @@ from onthedot.operations.health import Check
 from onthedot.operations.humanize import from_now, plural
 from onthedot.stores.masked_url import masked
 
-_WEEK = timedelta(days=7)  # Kafka keeps records so long, unless it is told otherwise
+_WEEK = timedelta(days=7)  # the time that Kafka keeps records by default
 
 
 def check_bus(options: GlobalOptions, bus: str) -> list[Check]:

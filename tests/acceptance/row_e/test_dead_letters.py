@@ -20,7 +20,7 @@ class NotFound(Exception):
 
 
 class Attempts:
-    """What the agent has seen, over all apps of a test."""
+    """The events that the agent has seen, over all apps of a test."""
 
     def __init__(self) -> None:
         self.runs: list[str] = []

@@ -85,7 +85,7 @@ class RelayProcesses:
 
 
 async def read_topic(address: str, topic: str) -> list[Sent]:
-    """What a topic of Kafka has; payloads are numbers."""
+    """The messages of a topic of Kafka; payloads are numbers."""
     bus = KafkaBus(Kafka(address))
     found = [record.message async for record in bus.peek(topic)]
     await bus.close()

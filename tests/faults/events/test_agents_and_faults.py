@@ -45,7 +45,7 @@ def system(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventSyst
 
 
 class Handled:
-    """What an agent has begun and ended, with the places of the events."""
+    """The runs that an agent has begun and ended, with the places of the events."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
