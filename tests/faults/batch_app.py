@@ -1,7 +1,8 @@
 """The app of the fault tests of batches. As a program: one worker, or as many as the argument gives.
 
 The environment variables STORE and RUN_LOG name the store and the file for what happened. With KILL, a worker kills
-itself at every KILL-th point that a coordinator or a part reaches, in whichever process.
+itself at the KILL-th point that a coordinator or a part reaches, in whichever process, and then KILL + 1, KILL + 2 …
+points later.
 """
 
 from __future__ import annotations
@@ -24,15 +25,24 @@ KILL = int(os.environ.get("KILL", "0"))
 
 
 def reach(point: str) -> None:
-    """Writes a line, and kills this process if the file has a multiple of KILL lines now."""
+    """Writes a line, and kills this process if that is a line to die at."""
     if not KILL:
         return
     with Path(os.environ["RUN_LOG"]).open("a+") as log:
         log.write(f"{point} {os.getpid()}\n")
         log.flush()
         log.seek(0)
-        if len(log.readlines()) % KILL == 0:
+        if is_last_line(len(log.readlines())):
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def is_last_line(number: int) -> bool:
+    """The spans grow: equal ones can meet the same point of every run, and nothing would ever get done."""
+    last, span = KILL, KILL
+    while last < number:
+        span += 1
+        last += span
+    return last == number
 
 
 @app.task(batch=BatchPolicy(split=SizeTable({}, other=10), dedup=Dedup()), max_crashes=1000)

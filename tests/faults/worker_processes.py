@@ -105,6 +105,7 @@ def forked_workers(
             os.killpg(parent.pid, signal.SIGKILL)  # it has its own session
             parent.wait()
             raise
+        assert parent.returncode in {0, -signal.SIGKILL}, "it has stopped its workers, or the test has killed them all"
 
 
 def kill_a_forked_worker(parent: subprocess.Popen[bytes], rng: random.Random) -> int:
@@ -118,32 +119,36 @@ def kill_a_forked_worker(parent: subprocess.Popen[bytes], rng: random.Random) ->
 def run_forked(number: int, run: Callable[[], object]) -> None:
     """Forks this many workers, and another one for each that is killed; all end with this process.
 
-    Starting an interpreter would take longer than most tests.
+    Starting an interpreter would take longer than most tests. The signals are awaited, so that none of them arrives
+    between the end of a worker and its removal from the list.
     """
-    children: list[int] = []
+    awaited = {signal.SIGTERM, signal.SIGCHLD}
+    signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+    children = {_fork_worker(run, awaited) for _ in range(number)}
     stopping = False
+    while children:
+        if signal.sigwait(awaited) == signal.SIGTERM:
+            stopping = True
+            for pid in children:
+                os.kill(pid, signal.SIGTERM)  # none of them is reaped, so that each pid is still its own
+        for _ in range(_reap(children)):
+            if not stopping:
+                children.add(_fork_worker(run, awaited))
 
-    def stop(*_: object) -> None:
-        nonlocal stopping
-        stopping = True
-        for pid in children:
-            os.kill(pid, signal.SIGTERM)
 
-    while True:
-        while len(children) < number and not stopping:
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # no SIGTERM before the child is in the list
-            pid = os.fork()
-            if not pid:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-                run()
-                os._exit(0)
-            children.append(pid)
-            signal.signal(signal.SIGTERM, stop)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        if not children:
-            return
-        children.remove(os.wait()[0])
+def _fork_worker(run: Callable[[], object], blocked: set[signal.Signals]) -> int:
+    if pid := os.fork():
+        return pid
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
+    run()
+    os._exit(0)
+
+
+def _reap(children: set[int]) -> int:
+    """Removes the ones that have ended; returns their number."""
+    ended = {pid for pid in children if os.waitpid(pid, os.WNOHANG)[0]}
+    children -= ended
+    return len(ended)
 
 
 def run_clients(store: str, run_log: Path, size: int, work: str, source: Path = SOURCE) -> list[str]:
