@@ -15,7 +15,7 @@ import pytest
 
 import onthedot
 from onthedot import events, mq, testing
-from onthedot.api.batches import Batches, SyncBatches
+from onthedot.api.batch_modes import Batches, SyncBatches
 from onthedot.api.functions import Call, Enqueuer, NamedTask, ScheduledFunction
 from onthedot.api.operations import AppOperations, LimitChange, SyncOperations
 from onthedot.api.outbox import AppOutbox, EventFilter, SyncAppOutbox

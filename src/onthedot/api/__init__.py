@@ -44,7 +44,8 @@ from onthedot.errors import (
     WorkerDied,
 )
 from onthedot.executors.processes import Processes
-from onthedot.flows.calls import Call, Group, Takes, group
+from onthedot.flows.calls import Call, Takes
+from onthedot.flows.groups import Group, group
 from onthedot.model.context import TaskContext, current_task
 from onthedot.model.limits import AtMost, Rate
 from onthedot.model.options import TaskOptions

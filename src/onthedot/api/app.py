@@ -14,7 +14,8 @@ from onthedot.api.agents import AppAgents
 from onthedot.api.app_handles import AppHandles
 from onthedot.api.app_lifecycle import AppLifecycle
 from onthedot.api.app_shortcuts import AppShortcuts
-from onthedot.api.batches import AppBatches, Batches, BatchSetup
+from onthedot.api.batch_modes import Batches
+from onthedot.api.batches import AppBatches, BatchSetup
 from onthedot.api.events import AppEvents, EventVerbs
 from onthedot.api.functions import NamedTask, ScheduledFunction, TaskFunction, new_tasks
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle

@@ -78,7 +78,7 @@ class AppLifecycle:
         if threading:
             started = self.runtime.host.start_thread()
         else:
-            started = self.runtime.host.start_process(self.runtime.start_process)
+            started = self.runtime.host.start_process(self.runtime.background.start_process)
         if started:
             atexit.register(self.shutdown)
         return started
@@ -91,7 +91,7 @@ class AppLifecycle:
         """
         atexit.unregister(self.shutdown)
         try:
-            return self.runtime.stop_background(timeout)
+            return self.runtime.background.stop(timeout)
         finally:
             self._portal.close()
 

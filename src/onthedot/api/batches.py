@@ -1,118 +1,31 @@
-"""Batches, as users hold them: ``app.batch`` and what it returns, and the modes of batch tasks."""
+"""Batches, as users hold them: ``app.batch`` and what it returns."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 from typing import Any, Generic, TypeVar, Unpack, cast
 
+from onthedot.api.batch_modes import Batches
+from onthedot.api.batch_reader import AsyncPartEntries, BatchReader, SyncPartEntries
 from onthedot.api.functions import Enqueuer
-from onthedot.api.stream_entries import AsyncEntries, StreamSource, SyncEntries
 from onthedot.batches.coordinator import BatchWorker, CoordinatorSource
-from onthedot.batches.parts import BatchResult, Part, batch_result, public_part
+from onthedot.batches.parts import BatchResult, Part
 from onthedot.batches.policy import BatchPolicy
 from onthedot.batches.requests import BatchArguments, PreparedBatch, add_batch, check_named_parameters, prepare_batch
-from onthedot.client.client import StoreClient
 from onthedot.client.portal import Portal
-from onthedot.client.stream_reader import StreamReader
 from onthedot.definitions.functions import FunctionDefinition
 from onthedot.errors import ArgumentError, DeclarationError, SchedulerStateError
-from onthedot.model.batch_names import batch_task, coordinator_source
-from onthedot.model.failures import error_from_record
-from onthedot.model.stored_batches import StoredPart, read_part, read_request
+from onthedot.model.batch_names import coordinator_source
 from onthedot.model.streams import StreamEntry
 from onthedot.operations.batches import BatchProgress
 from onthedot.runtime.runtime import Runtime
 
-__all__ = ["AppBatches", "Batch", "BatchSetup", "Batches", "SyncBatch", "SyncBatches"]
+__all__ = ["AppBatches", "Batch", "BatchSetup", "SyncBatch"]
 
 T = TypeVar("T")
 
 _COORDINATORS = 10  # of one task that run at once in a process; each runs for a moment whenever a part has ended
-
-
-class _BatchReader(Generic[T]):
-    """Reads the parts of one batch. decoder: of results, by source."""
-
-    def __init__(self, portal: Portal, batch: str, decoder: Callable[[str], Callable[[bytes], Any]]) -> None:
-        self.portal = portal
-        self.batch = batch
-        self._decoder = decoder
-        self._decode: Callable[[bytes], Any] | None = None
-
-    @property
-    def is_prepared(self) -> bool:
-        return self._decode is not None
-
-    async def prepare(self, client: StoreClient) -> None:
-        """Finds how items are decoded, by the task that makes them. Raises TaskNotFound."""
-        if self._decode is None:
-            record = await client.operations.batches.record(self.batch)
-            self._decode = self._decoder(batch_task(record.source) or "")
-
-    def source(self) -> StreamSource:
-        return StreamSource(self.portal, self.batch, read_part, "part")
-
-    def part(self, number: int, stored: StoredPart) -> Part[T]:
-        assert self._decode is not None
-        return public_part(number, stored, self._decode)
-
-    def entry(self, entry: StreamEntry) -> StreamEntry:
-        if entry.kind == "end":
-            return entry
-        return replace(entry, data=self.part(entry.number, entry.data))
-
-    async def first(self, client: StoreClient) -> Part[T]:
-        """The first part with an item; raises the error of the batch if there is none."""
-        await self.prepare(client)
-        reader = StreamReader(self.batch, "")
-        while True:
-            await client.read_items(reader)
-            while reader.ready:
-                cursor, data = reader.ready.popleft()
-                part = self.part(cursor.number, read_part(data))
-                if part.items:
-                    return part
-            if reader.ended is not None:
-                raise error_from_record(reader.ended)
-
-    async def all(self, client: StoreClient) -> BatchResult[T]:
-        await self.prepare(client)
-        reader = StreamReader(self.batch, "")
-        stored: list[StoredPart] = []
-        while reader.ended is None:
-            await client.read_items(reader)
-            stored += [read_part(item.data) for item in reader.ready]
-            reader.ready.clear()
-        if reader.ended.state != "succeeded":
-            raise error_from_record(reader.ended)
-        parts = [self.part(number, part) for number, part in enumerate(stored, 1)]
-        return batch_result(read_request(reader.ended), stored, parts)
-
-
-class _AsyncPartEntries(AsyncEntries[StreamEntry]):
-    """The entries of a batch. As its base, it can be dropped at any time."""
-
-    def __init__(self, reader: _BatchReader[Any], after: str = "", *, has_end: bool) -> None:
-        super().__init__(reader.source(), after, reader.entry, has_end=has_end)
-        self._batch = reader
-
-    async def __anext__(self) -> StreamEntry:
-        if not self._batch.is_prepared:
-            await self._batch.portal.run(self._batch.prepare)
-        return await super().__anext__()
-
-
-class _SyncPartEntries(SyncEntries[StreamEntry]):
-    def __init__(self, reader: _BatchReader[Any], after: str = "", *, has_end: bool) -> None:
-        super().__init__(reader.source(), after, reader.entry, has_end=has_end)
-        self._batch = reader
-
-    def __next__(self) -> StreamEntry:
-        if not self._batch.is_prepared:
-            self._batch.portal.run_sync(self._batch.prepare)
-        return super().__next__()
 
 
 class Batch(Generic[T]):
@@ -136,7 +49,7 @@ class Batch(Generic[T]):
     [0, 0, 1]
     """
 
-    def __init__(self, reader: _BatchReader[T], added: bool = False) -> None:
+    def __init__(self, reader: BatchReader[T], added: bool = False) -> None:
         self._reader = reader
         self._portal = reader.portal
         self.id: str = reader.batch
@@ -160,7 +73,7 @@ class Batch(Generic[T]):
         return self._parts(_check_number(after))
 
     async def _parts(self, after: int) -> AsyncIterator[Part[T]]:
-        async for entry in _AsyncPartEntries(self._reader, has_end=False):
+        async for entry in AsyncPartEntries(self._reader, has_end=False):
             if entry.number > after:
                 yield entry.data
 
@@ -170,7 +83,7 @@ class Batch(Generic[T]):
         Args:
             after: The cursor of the last entry that was read, such as the ``Last-Event-ID`` of a browser.
         """
-        return _AsyncPartEntries(self._reader, after, has_end=True)
+        return AsyncPartEntries(self._reader, after, has_end=True)
 
     async def all(self, timeout: float | None = None) -> BatchResult[T]:
         """Waits for the end of the batch and returns all its items. Raises TaskFailed or TaskCancelled.
@@ -199,7 +112,7 @@ class Batch(Generic[T]):
 class SyncBatch(Generic[T]):
     """A batch, for sync code: ``app.sync.batch(…)``. Its methods are those of `Batch`."""
 
-    def __init__(self, reader: _BatchReader[T], added: bool = False) -> None:
+    def __init__(self, reader: BatchReader[T], added: bool = False) -> None:
         self._reader = reader
         self._portal = reader.portal
         self.id: str = reader.batch
@@ -214,12 +127,12 @@ class SyncBatch(Generic[T]):
         """Yields parts in the order in which they end. after: as in `Batch.parts`."""
         self._check_may_wait()
         number = _check_number(after)
-        return (entry.data for entry in _SyncPartEntries(self._reader, has_end=False) if entry.number > number)
+        return (entry.data for entry in SyncPartEntries(self._reader, has_end=False) if entry.number > number)
 
     def stream(self, after: str = "") -> Iterator[StreamEntry]:
         """Yields one entry per part, and then the end. after: as in `Batch.stream`."""
         self._check_may_wait()
-        return _SyncPartEntries(self._reader, after, has_end=True)
+        return SyncPartEntries(self._reader, after, has_end=True)
 
     def all(self, timeout: float | None = None) -> BatchResult[T]:
         """Waits for the end of the batch and returns all its items. timeout: as in `Batch.all`."""
@@ -242,101 +155,6 @@ class SyncBatch(Generic[T]):
 
     def __repr__(self) -> str:
         return f"SyncBatch({self.id!r})"
-
-
-class Batches:
-    """``app.batches``: whether tasks accept new batches, for all processes at once.
-
-    >>> import asyncio
-    >>> from onthedot import App
-    >>> app = App("shop", store="memory://")
-    >>> async def main() -> None:
-    ...     await app.batches.freeze("names")
-    ...     print(await app.batches.mode("names"), await app.batches.thaw("names"))
-    >>> asyncio.run(main())
-    frozen True
-    """
-
-    def __init__(self, portal: Portal) -> None:
-        self._portal = portal
-
-    async def mode(self, task: str) -> str:
-        """Returns ``frozen``, ``degraded``, or an empty string.
-
-        Args:
-            task: The name of the task.
-        """
-        return await self._portal.run(lambda client: client.operations.batches.mode(task))
-
-    async def freeze(self, task: str) -> None:
-        """Accepts no new batches; running ones finish. Within one second ``app.batch`` raises `SourceFrozen`.
-
-        A task has one mode at a time: this ends a degraded mode.
-
-        Args:
-            task: The name of the task.
-        """
-        await self._portal.run(lambda client: client.operations.batches.freeze(task))
-
-    async def thaw(self, task: str) -> bool:
-        """Accepts batches again. Returns whether the task was frozen; a degraded one stays degraded.
-
-        Args:
-            task: The name of the task.
-        """
-        return await self._portal.run(lambda client: client.operations.batches.thaw(task))
-
-    async def drain(self, task: str, timeout: float | None = None) -> None:
-        """Freezes a task, then waits until all its batches have ended.
-
-        Args:
-            task: The name of the task.
-            timeout: Seconds to wait, then TimeoutError; the task stays frozen. None: without a limit.
-        """
-        await self._portal.run(lambda client: client.operations.batches.drain(task, timeout), waits=True)
-
-    async def degrade(self, task: str) -> None:
-        """Makes new batches in one part, by the fallback of the task; without one, by the task itself.
-
-        A task has one mode at a time: this ends a freeze.
-
-        Args:
-            task: The name of the task.
-        """
-        await self._portal.run(lambda client: client.operations.batches.degrade(task))
-
-    async def restore(self, task: str) -> bool:
-        """Splits new batches again. Returns whether the task was degraded; a frozen one stays frozen.
-
-        Args:
-            task: The name of the task.
-        """
-        return await self._portal.run(lambda client: client.operations.batches.restore(task))
-
-
-class SyncBatches:
-    """``app.sync.batches``: `Batches` for sync code."""
-
-    def __init__(self, portal: Portal) -> None:
-        self._portal = portal
-
-    def mode(self, task: str) -> str:
-        return self._portal.run_sync(lambda client: client.operations.batches.mode(task))
-
-    def freeze(self, task: str) -> None:
-        self._portal.run_sync(lambda client: client.operations.batches.freeze(task))
-
-    def thaw(self, task: str) -> bool:
-        return self._portal.run_sync(lambda client: client.operations.batches.thaw(task))
-
-    def drain(self, task: str, timeout: float | None = None) -> None:
-        self._portal.run_sync(lambda client: client.operations.batches.drain(task, timeout), waits=True)
-
-    def degrade(self, task: str) -> None:
-        self._portal.run_sync(lambda client: client.operations.batches.degrade(task))
-
-    def restore(self, task: str) -> bool:
-        return self._portal.run_sync(lambda client: client.operations.batches.restore(task))
 
 
 class BatchSetup:
@@ -390,8 +208,8 @@ class BatchSetup:
             raise ArgumentError(f"app.batch({name}): the code of its fallback {definition.name} is not known here")
         return definition
 
-    def reader(self, batch: str) -> _BatchReader[Any]:
-        return _BatchReader(self.portal, batch, self._runtime.result_decoder)
+    def reader(self, batch: str) -> BatchReader[Any]:
+        return BatchReader(self.portal, batch, self._runtime.result_decoder)
 
 
 class AppBatches:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypedDict, TypeVar, Unpack
 
-from onthedot.api.batches import BatchSetup, SyncBatch, SyncBatches
+from onthedot.api.batch_modes import SyncBatches
+from onthedot.api.batches import BatchSetup, SyncBatch
 from onthedot.api.events import EventVerbs, Expected
 from onthedot.api.flow_handles import AsyncFlowHandle, FlowHandle
 from onthedot.api.functions import Enqueuer

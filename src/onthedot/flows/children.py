@@ -11,8 +11,9 @@ from onthedot.codec.body import Undecodable
 from onthedot.engine.repeated_calls import RepeatedCalls
 from onthedot.engine.suspension import Suspension
 from onthedot.errors import ArgumentError, ResultExpired, StepChanged
-from onthedot.flows.calls import Call, Group
+from onthedot.flows.calls import Call
 from onthedot.flows.enqueue import check_workers
+from onthedot.flows.groups import Group
 from onthedot.flows.journal import StepJournal, StepRequest
 from onthedot.flows.tasks import check_app, make_child
 from onthedot.model.context import RunState

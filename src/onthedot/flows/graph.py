@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from onthedot.errors import ArgumentError
-from onthedot.flows.calls import NO_RELATIONS, Call, FirstFailure, Group, Handler, Result
+from onthedot.flows.calls import NO_RELATIONS, Call, FirstFailure, Handler, Result
+from onthedot.flows.groups import Group
 
 MAX_PATH = 1000  # tasks on the longest path
 JOIN_ADVICE = "put a joining task between"

@@ -15,8 +15,9 @@ from onthedot.codec.body import NO_HEADERS, Headers, Inputs, StoredBody
 from onthedot.codec.results import store_many
 from onthedot.definitions.new_task import AGING
 from onthedot.errors import ArgumentError
-from onthedot.flows.calls import Call, FirstFailure, Group, Result, with_clear_error
+from onthedot.flows.calls import Call, FirstFailure, Result, with_clear_error
 from onthedot.flows.graph import JOIN_ADVICE, Graph, Member, build_graph, has_placeholders, is_placeholder, results_in
+from onthedot.flows.groups import Group
 from onthedot.flows.links import FlowLinks
 from onthedot.model.flow_names import JOIN, MemberUuids
 from onthedot.stores.contract import BATCH, Links, NewTask, Policy

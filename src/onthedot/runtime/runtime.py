@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import atexit
 import importlib
-import shutil
-import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -41,7 +39,7 @@ from onthedot.observability.logs import LogObserver
 from onthedot.operations.limits import CodeDefinitions
 from onthedot.operations.operations import NO_CODE
 from onthedot.runtime.agents import RuntimeAgents
-from onthedot.runtime.background_process import BackgroundProcess, require_importable
+from onthedot.runtime.background import BackgroundWorker
 from onthedot.runtime.components import new_components, run_callback_service
 from onthedot.runtime.config import RuntimeConfig
 from onthedot.runtime.executors import open_executors
@@ -53,7 +51,7 @@ from onthedot.runtime.workers import new_worker
 from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.stores import connect
 from onthedot.stores.capabilities import Outbox, find_capability
-from onthedot.stores.contract import NewEvent, NewTask, Store
+from onthedot.stores.contract import NewEvent, Store
 from onthedot.stores.schemes import absolute
 
 
@@ -81,6 +79,7 @@ class Runtime:
         self.executors: Mapping[str, Executor] = {}  # of the worker, by name
         self.event_signals: EventSignals = EventSignals()
         self.agents: RuntimeAgents = RuntimeAgents(self)
+        self.background: BackgroundWorker = BackgroundWorker(self)
         self.middleware: list[Around] = []  # the first is the outermost
         self.state: object = None  # what lifespan() yielded
         self.lifespan_entered: bool = False
@@ -90,7 +89,6 @@ class Runtime:
         self._exit_stack = AsyncExitStack()
         self._made_by_import: bool = ImportState.marked
         self._lost_memory_store: bool = False  # a fork of the process whose worker has it
-        self._folder: str = ""  # of a temporary file that replaces a memory store
         _alive.add(self)
         register_fork_hooks(self)
         if self._made_by_import:
@@ -149,6 +147,11 @@ class Runtime:
             with self._connecting:
                 self._outbox_store = self._outbox_store or connect(absolute(url), self.clock, self.name)
         return self._outbox_store
+
+    @property
+    def has_store(self) -> bool:
+        """Whether the store has been used since the last `disconnect`."""
+        return self._store is not None
 
     def find_outbox(self) -> Outbox | None:
         """The outbox of events; None: the store has none."""
@@ -219,11 +222,11 @@ class Runtime:
             self.registry.owner.new_uuid = config.new_uuid
             self.registry.owner.renew_client()
         if config.url != old.url or config.clock is not old.clock:
-            self._disconnect()
+            self.disconnect()
 
     def use_store(self, store: Store) -> None:
         """Uses a connected store instead of connecting to the URL: tests share one between apps."""
-        self._disconnect()
+        self.disconnect()
         self._store = store
 
     @contextmanager
@@ -234,11 +237,11 @@ class Runtime:
         store = self._store
         counts = self.status_counts
         self.config = config
-        self._disconnect()
+        self.disconnect()
         try:
             yield
         finally:
-            self._disconnect()
+            self.disconnect()
             self.config = before
             self._store = store
             self.status_counts = counts
@@ -247,7 +250,8 @@ class Runtime:
         if self.host.status != "stopped":
             raise SchedulerStateError(f"{call} while {self.host.status}: stop it first")
 
-    def _disconnect(self) -> None:
+    def disconnect(self) -> None:
+        """The stores are connected to again when they are used."""
         self.portal.close()
         self._outbox_portal.close()
         self._store = None
@@ -297,43 +301,6 @@ class Runtime:
     async def _declare(self, firer: ScheduleFirer) -> None:
         await firer.declare()
         await self._refresh_counts()
-
-    def start_process(self) -> BackgroundProcess:
-        """Runs this app in another process. A memory store is replaced by a file that this process removes at exit."""
-        modules = {source.module for source in self.sources} | {self.config.module, *self.config.include}
-        boot = BootMessage(self.name, absolute(self.url), current_location(), sorted(modules), hosts=True)
-        require_importable(boot)
-        if not boot.url.startswith("memory:"):
-            return BackgroundProcess(boot, self.config.stop_timeout, self._folder)
-        folder = tempfile.mkdtemp(prefix="onthedot-")
-        boot.url = f"sqlite:///{folder}/tasks.db"
-        try:
-            background = BackgroundProcess(boot, self.config.stop_timeout, folder)
-        except BaseException:
-            shutil.rmtree(folder)
-            raise
-        self._replace_memory_store(boot.url, folder)
-        return background
-
-    def _replace_memory_store(self, url: str, folder: str) -> None:
-        pending: list[NewTask] = []
-        if self._store is not None:
-            pending = self.portal.run_sync(lambda client: client.operations.pending())
-        self._disconnect()
-        self.config = replace(self.config, url=url)
-        self._folder = folder
-        _kept.append(self)  # until the exit, when the folder is removed
-        if pending:
-            self.portal.run_sync(lambda client: client.import_tasks(pending))
-
-    def stop_background(self, timeout: float | None) -> bool:
-        """Stops the worker of a background process or thread. True: there was one."""
-        if not self.host.stop_process(timeout):
-            return self.host.stop_thread(timeout)
-        if self._folder:  # as the stop of a memory store does
-            with suppress(RuntimeError):  # at exit no thread can be started any more, and nobody waits
-                self.portal.run_sync(lambda client: client.operations.cancel_pending("shutdown"))
-        return True
 
     def boot_message(self) -> BootMessage:
         """The first message to a pool child."""
@@ -398,8 +365,7 @@ class Runtime:
         """Closes the clients on the thread of the portal; they are opened again when needed."""
         self.portal.close()
         self._outbox_portal.close()
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        self.background.remove_folder()
 
     def after_fork(self) -> None:
         """Threads and connections stay with the parent.
@@ -412,7 +378,7 @@ class Runtime:
         self.registry.owner.renew_client()
         self.worker = None
         self.components = NO_COMPONENTS
-        self._folder = ""  # the parent's to remove
+        self.background.after_fork()
         self._connecting = threading.Lock()
         self.host.after_fork()
         self.portal.after_fork()
@@ -421,7 +387,7 @@ class Runtime:
 
 
 _alive: weakref.WeakSet[Runtime] = weakref.WeakSet()
-_kept: list[Runtime] = []  # made by an import, which looks for them afterwards; or with a folder to remove
+_kept: list[Runtime] = []  # made by an import, which looks for them afterwards
 
 
 def runtimes_named(name: str) -> list[Runtime]:
