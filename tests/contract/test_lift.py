@@ -31,7 +31,7 @@ def elsewhere(uuid: str = "x1", clock: ManualClock | None = None, **fields: obje
     """The record of another store."""
     new = task("a", uuid, b"body", boost=3, max_crashes=5)
     history = History(
-        "crash", retries=2, crashes=1, earlier=4, settled_fence=77, session="there", started=5, error=b"e"
+        "crash", retries=2, crashes=1, earlier=4, settled_fence=77, session="there", started=5, error=b"e", revives=2
     )
     record = Record(uuid, "a", b"body", new.policy, None, None, 1_000, 9, 900, "ready", history)
     return replace(record, **fields)
@@ -245,7 +245,7 @@ async def test_adopted_copy_has_every_field_but_the_lease_and_is_lifted(
     record = elsewhere(lane="a/k", unique="k")
     assert [(added.uuid, added.fresh) for added in await store.adopt([record])] == [("x1", True)]
     copy = await look(store, "x1")
-    history = History("lifted", retries=2, crashes=1, earlier=4, started=5, error=b"e", hops=1)
+    history = History("lifted", retries=2, crashes=1, earlier=4, started=5, error=b"e", hops=1, revives=2)
     assert copy == replace(record, seq=copy.seq, state="scheduled", history=history)
     assert (await worker.runs(), await worker.chores()) == ([], {})
     assert await mover.lift("x1") == ["x1"]

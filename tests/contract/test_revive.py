@@ -41,6 +41,26 @@ async def test_attempts_grow_over_revives(store: Store, worker: Worker) -> None:
         await store.revive([uuid])
 
 
+async def test_only_a_revive_is_counted_as_one(store: Store, worker: Worker) -> None:
+    """Ids of what a task makes derive from it: they stay the same through retries, crashes and suspensions."""
+    await worker.heartbeat()
+    (uuid,) = await add(store, task())
+    for revives in range(3):
+        await worker.runs()
+        await worker.settle(worker.retry(uuid, reset_crashes=True))
+        dies = Worker(store, f"dies {revives}")
+        await dies.heartbeat()
+        await dies.runs()
+        await dies.crash()
+        assert await worker.runs() == [uuid]
+        await worker.settle(worker.suspended(uuid, ("f", 0)))
+        (record,) = (await worker.claim()).tasks
+        assert record.history.revives == (await look(store, uuid)).history.revives == revives
+        await worker.settle(worker.failed(uuid))
+        assert (await look(store, uuid)).history.revives == revives
+        await store.revive([uuid])
+
+
 async def test_revive_resets_the_crashes(store: Store, worker: Worker, other: Worker) -> None:
     await worker.heartbeat()
     await other.heartbeat()

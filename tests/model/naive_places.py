@@ -80,7 +80,7 @@ class NaivePlaces(NaiveCounters):
                 continue
             row.change(
                 reason="due", earlier=record.attempt, retries=0, crashes=0, cancel_requested=False,
-                ended=None, keep_until=None, result=None, error=None,
+                ended=None, keep_until=None, result=None, error=None, revives=record.history.revives + 1,
             )  # fmt: skip
             row.record = replace(row.record, due=due_after(self.clock.now(), 0))
             self._hold_key(row.record)

@@ -91,6 +91,7 @@ def histories() -> st.SearchStrategy[History]:
         started=st.sampled_from([None, None, 5]),
         error=st.sampled_from([None, b"e0"]),
         hops=st.sampled_from([0, 0, 1, 5]),
+        revives=st.sampled_from([0, 0, 2]),
     )
 
 

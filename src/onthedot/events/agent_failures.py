@@ -71,7 +71,7 @@ class AgentFailures:
         event: Event[Any] = request.reply(
             event_type,
             payload,
-            id=event_id("failure", record.uuid, record.history.earlier),
+            id=event_id("failure", record.uuid, record.history.revives),
             retries=record.history.retries,
             occurred_at=from_ms(int(self._now())),
             topic=stored.fails_to or None,

@@ -175,7 +175,7 @@ class AgentSource:
         history = run.record.history
         run.event_origin = EventOrigin(
             run.record.uuid,
-            history.earlier,
+            history.revives,
             correlation_id=event.correlation_id,
             causation_id=event.id,
             retries=history.retries,

@@ -402,7 +402,7 @@ def current_event_origin() -> EventOrigin | None:
         correlation_id = (run.headers.metadata or {}).get("correlation_id")
         if not isinstance(correlation_id, str):
             correlation_id = None
-        run.event_origin = EventOrigin(run.record.uuid, run.record.history.earlier, correlation_id=correlation_id)
+        run.event_origin = EventOrigin(run.record.uuid, run.record.history.revives, correlation_id=correlation_id)
     return run.event_origin
 
 

@@ -48,7 +48,7 @@ class EventOrigin:
 
     Args:
         task: uuid of the task.
-        earlier: attempts before its last revive: an operator's retry makes new ids.
+        revives: by an operator; each makes new ids.
         correlation_id: of the event that the task handles, else of the task's metadata.
         causation_id: id of the event that the task handles.
         retries: used by the task that handles an event.
@@ -62,7 +62,7 @@ class EventOrigin:
     def __init__(
         self,
         task: str,
-        earlier: int,
+        revives: int,
         *,
         correlation_id: str | None = None,
         causation_id: str | None = None,
@@ -72,10 +72,10 @@ class EventOrigin:
         self.causation_id = causation_id
         self.retries = retries
         self._task = task
-        self._earlier = earlier
+        self._revives = revives
         self._positions: defaultdict[str, Iterator[int]] = defaultdict(count)
 
     def next_id(self) -> str:
         """The id of the next event of this run."""
         step = inside_step.get()
-        return event_id(self._task, self._earlier, step, next(self._positions[step]))
+        return event_id(self._task, self._revives, step, next(self._positions[step]))

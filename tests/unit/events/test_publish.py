@@ -10,6 +10,7 @@ from onthedot import App, ArgumentError, AsyncTaskHandle, Reject, StoreRefused, 
 from onthedot.events import Event, Events
 from onthedot.stores.capabilities import Outbox
 from onthedot.stores.contract import OutboxEvent
+from tests.contract.steps import Worker
 from tests.support.waits import SOON, until
 
 
@@ -112,6 +113,24 @@ async def test_request_and_wait_are_one_step(app: App) -> None:
         await app.signal("answer", 42)
         assert await handle.result(SOON) == 42
     assert runs == 2
+    assert len(await stored(app)) == 1
+
+
+async def test_request_of_a_task_whose_worker_died_is_sent_once(app: App) -> None:
+    @app.task
+    async def ask() -> object:
+        current_task().publish(placed())
+        return await current_task().wait_for("answer", timeout=30)
+
+    handle = await ask.enqueue()
+    worker = Worker(app.runtime.store, "dies")
+    await worker.heartbeat()
+    assert await worker.runs(ask.name) == [handle.uuid]
+    await worker.crash()
+    async with app.running():
+        await until(lambda: _is_waiting(handle))
+        await app.signal("answer", 42)
+        assert await handle.result(SOON) == 42
     assert len(await stored(app)) == 1
 
 

@@ -12,9 +12,9 @@ from onthedot.stores.sqlite import schema as sqlite
 
 DIGESTS = {
     "sqlite 3": "e9b6a9f15c3f",
-    "sqlite 4": "a3c9d4822c1e",
+    "sqlite 4": "8f72a93ec0e2",
     "postgres 3": "b4a5b5e8ef3d",
-    "postgres 4": "88cc44c945aa",
+    "postgres 4": "38ed3129fa0a",
 }
 
 

@@ -65,7 +65,7 @@ class History(Struct, frozen=True, gc=False):
     reason: Reason = "due"
     retries: int = 0  # counted retries since the last revive
     crashes: int = 0
-    earlier: int = 0  # attempts before the last revive
+    earlier: int = 0  # attempts that count neither as retries nor as crashes: before a revive or a suspension
     cancel_requested: bool = False
     settled_fence: int = 0  # the last fence that settled
     session: str | None = None  # the session of that fence
@@ -75,6 +75,7 @@ class History(Struct, frozen=True, gc=False):
     result: bytes | None = None  # None: there is none, or it is no longer kept
     error: bytes | None = None  # the last one
     hops: int = 0  # moves between stores so far
+    revives: int = 0  # an operator's retries: ids that derive from a task are new after one
     wait: Wait | None = None  # of a waiting task that has started; before the first run it is links.waits
     wait_until: int | None = None  # when the wait times out
 

@@ -74,6 +74,7 @@ class _RecordJson(_TaskJson, omit_defaults=True, gc=False):
     started: int | None = None
     error: bytes | None = None
     hops: int = 0
+    revives: int = 0
 
 
 class _SpawnedJson(_TaskJson, omit_defaults=True, gc=False):
@@ -158,6 +159,7 @@ def encode_record(record: Record) -> _RecordJson:
         started=history.started,
         error=history.error,
         hops=history.hops,
+        revives=history.revives,
     )
 
 

@@ -28,7 +28,8 @@ def _text(*names: str) -> str:
     return "\n".join((FOLDER / f"{name}.sql").read_text("utf-8") for name in names)
 
 
-MIGRATIONS: dict[int, str] = {3: _text("event_schema")}
+_REVIVES = "ALTER TABLE onthedot.task ADD COLUMN revives integer NOT NULL DEFAULT 0;\n"
+MIGRATIONS: dict[int, str] = {3: _REVIVES + _text("event_schema")}
 """The tables, from this version to the next. The functions of the last version are replaced after all steps."""
 
 

@@ -35,7 +35,8 @@ CREATE TABLE task (  -- request, policy and history; the fill factor leaves spac
     settled_fence bigint NOT NULL DEFAULT 0, session label, started bigint, ended bigint, keep_until bigint,
     hops integer NOT NULL DEFAULT 0, error bytea, result bytea, result_until bigint,
     links json, flow label, increments text[],  -- flow and increments are parts of the links
-    wait json, wait_until bigint  -- wait: of a waiting task that has started
+    wait json, wait_until bigint,  -- wait: of a waiting task that has started
+    revives integer NOT NULL DEFAULT 0
 ) WITH (fillfactor = 40);
 CREATE UNIQUE INDEX task_uuid ON task (uuid, app);  -- uuid first, so that no plan uses it to scan an app
 CREATE INDEX task_flow ON task (app, flow, seq) WHERE flow IS NOT NULL;

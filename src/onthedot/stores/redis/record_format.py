@@ -84,6 +84,7 @@ class _HistoryHead(msgspec.Struct, array_like=True, gc=False):
     wait: PackedWait | None = None
     wait_until: int | None = None
     subscribed: bool | None = None  # some session is notified of its end
+    revives: int = 0
 
 
 class TaskGroup(msgspec.Struct, array_like=True):
@@ -165,7 +166,7 @@ def pack_copies(records: Sequence[Record], policies: dict[str, str]) -> tuple[by
         digest, text = pack_policy(record.source, record.policy)
         policies[digest] = text
         group = TaskGroup(1, digest, record.due, 0, record.lane, record.unique)
-        counts = (history.retries, history.crashes, history.earlier, history.started, history.hops)
+        counts = (history.retries, history.crashes, history.earlier, history.started, history.hops, history.revives)
         numbers.append((group, record.added, *counts, history.error is not None))
         payloads += (pack_uuid(record.uuid), record.body, history.error or b"")
     return encode(numbers), payloads
@@ -180,7 +181,7 @@ def _unpack_history(packed: bytes, head: _HistoryHead, start: int, error_length:
         error = packed[start : start + error_length]
     return History(
         head.reason, head.retries, head.crashes, head.earlier, head.cancel_requested, head.settled_fence, head.session,
-        head.started, head.ended, head.keep_until, result, error, head.hops,
+        head.started, head.ended, head.keep_until, result, error, head.hops, head.revives,
         None if head.wait is None else to_wait(head.wait), head.wait_until,
     )  # fmt: skip
 

@@ -49,6 +49,7 @@ def with_history(
         history.result if result is None else result,
         history.error,
         history.hops,
+        history.revives,
         history.wait,
         history.wait_until,
     )
@@ -78,6 +79,7 @@ def ended(
         result,
         error,
         history.hops,
+        history.revives,
     )
 
 
@@ -85,7 +87,8 @@ def adopted(record: Record, seq: int) -> Record:
     """As the copy of another store's begins, whose fences and sessions are others."""
     was = record.history
     history = History(
-        "lifted", was.retries, was.crashes, was.earlier, started=was.started, error=was.error, hops=was.hops + 1
+        "lifted", was.retries, was.crashes, was.earlier, started=was.started, error=was.error, hops=was.hops + 1,
+        revives=was.revives,
     )  # fmt: skip
     return Record(
         record.uuid, record.source, record.body, record.policy, record.lane, record.unique, record.due, seq,
@@ -104,7 +107,7 @@ def revived(record: Record, now: float) -> Record:
     waits = None if record.links is None or was.started is not None else record.links.waits
     history = History(
         earlier=record.attempt, settled_fence=was.settled_fence, session=was.session, started=was.started,
-        hops=was.hops, wait_until=None if waits is None else times_out(waits, now),
+        hops=was.hops, revives=was.revives + 1, wait_until=None if waits is None else times_out(waits, now),
     )  # fmt: skip
     return rescheduled(record, int(now), "scheduled" if waits is None else "waiting", history)
 
@@ -129,6 +132,7 @@ def settled_by(history: History, lease: Lease) -> History:
         history.result,
         history.error,
         history.hops,
+        history.revives,
         history.wait,
         history.wait_until,
     )
@@ -152,6 +156,7 @@ def after_requeue(history: History, outcome: Requeued, started: int | None) -> H
         started,
         error=outcome.error or history.error,
         hops=history.hops,
+        revives=history.revives,
     )
 
 
@@ -168,6 +173,7 @@ def after_suspension(history: History, outcome: Suspended, started: int | None, 
         started,
         error=history.error,
         hops=history.hops,
+        revives=history.revives,
         wait=outcome.wait,
         wait_until=wait_until,
     )
@@ -187,6 +193,7 @@ def after_wait(history: History) -> History:
         history.started,
         error=history.error,
         hops=history.hops,
+        revives=history.revives,
     )
 
 
@@ -203,6 +210,7 @@ def after_crash(history: History, most: int, started: int, counted: bool) -> His
         started,
         error=history.error,
         hops=history.hops,
+        revives=history.revives,
     )
 
 

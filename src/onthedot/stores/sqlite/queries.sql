@@ -5,7 +5,7 @@
 task.uuid, task.source, task.body, task.policy, task.lane, task.unique_key, coalesce(history.due, task.due), task.seq,
 task.added, coalesce(history.state, task.state), task.links, history.reason, history.retries, history.crashes, history.earlier,
 history.cancel, history.settled, history.session, history.started, history.ended, history.keep_until, history.result, history.error, history.result_until,
-history.hops, history.wait, CASE WHEN history.seq IS NULL THEN task.wait_until ELSE history.wait_until END
+history.hops, history.revives, history.wait, CASE WHEN history.seq IS NULL THEN task.wait_until ELSE history.wait_until END
 
 -- name: own_tables
 SELECT name FROM sqlite_master WHERE name IN ('onthedot_app', 'onthedot_sequence');
@@ -91,9 +91,9 @@ DELETE FROM onthedot_unique_key WHERE source = ? AND name = ? AND uuid = ?;
 -- name: save_history
 INSERT OR REPLACE INTO onthedot_history (
     due, state, reason, retries, crashes, earlier, cancel, settled, session, started, ended, keep_until, result, error,
-    hops, result_until, wait, wait_until, seq
+    hops, revives, result_until, wait, wait_until, seq
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: save_place
 UPDATE onthedot_task SET due = ?, state = ? WHERE seq IN (SELECT value FROM json_each(?));
@@ -195,7 +195,7 @@ LEFT JOIN onthedot_history AS history USING (seq) WHERE chore.app = ? ORDER BY c
 SELECT task.uuid, task.source, x'', task.policy, task.lane, task.unique_key, coalesce(history.due, task.due), task.seq,
     task.added, coalesce(history.state, task.state), task.links, history.reason, history.retries, history.crashes, history.earlier,
     history.cancel, history.settled, history.session, history.started, history.ended, history.keep_until, NULL, history.error, NULL,
-    history.hops, history.wait, history.wait_until, lease.fence, lease.chore
+    history.hops, history.revives, history.wait, history.wait_until, lease.fence, lease.chore
 FROM onthedot_task AS task
 LEFT JOIN onthedot_history AS history ON history.seq = task.seq
 LEFT JOIN onthedot_lease AS lease ON lease.seq = task.seq

@@ -58,6 +58,7 @@ class TaskRow(msgspec.Struct, gc=False):
     error: bytes | None = None
     result_until: int | None = None
     hops: int = 0
+    revives: int = 0
     wait: str | None = None
     wait_until: int | None = None
 
@@ -121,7 +122,7 @@ def to_record(row: TaskRow, source: str, now: float) -> Record:
         history = History(
             row.reason, row.retries, row.crashes, row.earlier, bool(row.cancel_requested), row.settled_fence,
             row.session, row.started, row.ended, row.keep_until, result, row.error, row.hops,
-            _wait(row), row.wait_until,
+            row.revives, _wait(row), row.wait_until,
         )  # fmt: skip
     return Record(
         row.uuid, source, row.body, policy, row.lane, row.unique, row.due, row.seq, row.added, row.state, history,
@@ -150,8 +151,8 @@ def to_save(record: Record) -> Row:
     return (
         record.due, record.state, history.reason, history.retries, history.crashes, history.earlier,
         int(history.cancel_requested), history.settled_fence, history.session, history.started, history.ended,
-        history.keep_until, history.result, history.error, history.hops, None, wait,
-        history.wait_until, record.seq,
+        history.keep_until, history.result, history.error, history.hops, history.revives,
+        None, wait, history.wait_until, record.seq,
     )  # fmt: skip
 
 

@@ -21,9 +21,11 @@ def _read(file: str) -> str:
 
 
 def _add_events() -> str:
-    return "ALTER TABLE onthedot_sequence ADD COLUMN event_seq INTEGER NOT NULL DEFAULT 0;\n" + _read(
-        "event_schema.sql"
+    columns = (
+        "ALTER TABLE onthedot_sequence ADD COLUMN event_seq INTEGER NOT NULL DEFAULT 0;\n"
+        "ALTER TABLE onthedot_history ADD COLUMN revives INTEGER NOT NULL DEFAULT 0;\n"
     )
+    return columns + _read("event_schema.sql")
 
 
 _MIGRATIONS: dict[int, Callable[[], str]] = {3: _add_events}  # from this version to the next

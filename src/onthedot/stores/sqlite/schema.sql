@@ -19,8 +19,8 @@ CREATE TABLE onthedot_task (  -- the request; only due and state change, and nev
 CREATE TABLE onthedot_history (  -- what has happened since; its due and state replace those of the task
     seq INTEGER PRIMARY KEY, due INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL, retries INTEGER NOT NULL,
     crashes INTEGER NOT NULL, earlier INTEGER NOT NULL, cancel INTEGER NOT NULL, settled INTEGER NOT NULL, session TEXT,
-    started INTEGER, ended INTEGER, keep_until INTEGER, hops INTEGER NOT NULL DEFAULT 0, error BLOB,
-    result_until INTEGER, wait TEXT, wait_until INTEGER, result BLOB
+    started INTEGER, ended INTEGER, keep_until INTEGER, hops INTEGER NOT NULL DEFAULT 0,
+    error BLOB, result_until INTEGER, wait TEXT, wait_until INTEGER, result BLOB, revives INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX onthedot_task_uuid ON onthedot_task (app, uuid);
 CREATE INDEX onthedot_task_flow ON onthedot_task (app, flow, seq) WHERE flow IS NOT NULL;

@@ -219,7 +219,7 @@ class SettleBatch:
                 result_until = now + min(keep, keep_result)
                 if keep_result < keep:
                     retained["result", keep_result].append(seq)
-            history, hops = _history(row)
+            history, moves = _history(row)
             end = (
                 lease.fence,
                 lease.session,
@@ -228,7 +228,7 @@ class SettleBatch:
                 now + keep,
                 result,
                 error,
-                hops,
+                *moves,
                 result_until,
                 None,
                 None,
@@ -267,8 +267,8 @@ def _may_depend(effects: Effects | None, settled: Collection[str]) -> bool:
     return effects is not None and any(new.unique is not None or new.uuid in settled for new in effects.tasks)
 
 
-def _history(row: TaskRow) -> tuple[Row, int]:
+def _history(row: TaskRow) -> tuple[Row, Row]:
     """The columns that an end leaves as they are."""
     if row.reason is None:
-        return _UNTOUCHED, 0
-    return (row.reason, row.retries, row.crashes, row.earlier, row.cancel_requested), row.hops
+        return _UNTOUCHED, (NO_HISTORY.hops, NO_HISTORY.revives)
+    return (row.reason, row.retries, row.crashes, row.earlier, row.cancel_requested), (row.hops, row.revives)

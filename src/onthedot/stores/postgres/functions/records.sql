@@ -31,7 +31,7 @@ CREATE FUNCTION history_v1(_task task) RETURNS text LANGUAGE sql STABLE AS $$
             'cancel_requested', _task.cancel_requested, 'settled_fence', _task.settled_fence,
             'session', _task.session, 'started', _task.started, 'ended', _task.ended,
             'keep_until', _task.keep_until, 'error', translate(encode(_task.error, 'base64'), E'\n', ''),
-            'hops', _task.hops, 'wait', _task.wait, 'wait_until', _task.wait_until)::text END
+            'hops', _task.hops, 'revives', _task.revives, 'wait', _task.wait, 'wait_until', _task.wait_until)::text END
 $$;
 
 -- name: has_tag_v1
@@ -51,7 +51,7 @@ END $$;
 CREATE FUNCTION save_v1(_task task) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE task SET due = _task.due, state = _task.state, reason = _task.reason, retries = _task.retries,
-        crashes = _task.crashes, earlier = _task.earlier, cancel_requested = _task.cancel_requested,
+        crashes = _task.crashes, earlier = _task.earlier, revives = _task.revives, cancel_requested = _task.cancel_requested,
         settled_fence = _task.settled_fence, session = _task.session, started = _task.started, ended = _task.ended,
         keep_until = _task.keep_until, error = _task.error, result = _task.result, result_until = _task.result_until,
         wait = _task.wait, wait_until = _task.wait_until

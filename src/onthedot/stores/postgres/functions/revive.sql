@@ -25,6 +25,7 @@ BEGIN
         CONTINUE WHEN NOT retake_key_v1(_task, _now);
         PERFORM count_v1(_app, _task.source, _task.state, -1);
         _task.earlier := _task.earlier + 1 + _task.retries + _task.crashes;
+        _task.revives := _task.revives + 1;
         _task.retries := 0;
         _task.crashes := 0;
         _task.reason := 'due';

@@ -66,16 +66,18 @@ BEGIN
     END IF;
     INSERT INTO task AS t (
         seq, app, uuid, source, lane, unique_key, due, added, boost, cost, expires, max_crashes, unique_for, reply_to,
-        policy, body, state, reason, retries, crashes, earlier, started, error, hops
+        policy, body, state, reason, retries, crashes, earlier, started, error, hops, revives
     )
     SELECT nextval('seq'), _app, c.uuid, source, lane, unique_key, at, coalesce(added, 0), coalesce(boost, 0),
         coalesce(cost, 1), expires, coalesce(max_crashes, 3), unique_for, reply_to, coalesce(policy, '{}'),
         decode(body, 'base64'), 'scheduled', 'lifted', coalesce(retries, 0), coalesce(crashes, 0),
-        coalesce(earlier, 0), started, decode(error, 'base64'), coalesce(hops, 0) + 1
+        coalesce(earlier, 0), started, decode(error, 'base64'), coalesce(hops, 0) + 1,
+        coalesce(revives, 0)
     FROM json_to_record(_copy) AS c (
         uuid text, source text, lane text, unique_key text, at bigint, added bigint, boost bigint,
         cost double precision, expires bigint, max_crashes integer, unique_for bigint, reply_to text, policy text,
-        body text, retries integer, crashes integer, earlier integer, started bigint, error text, hops integer)
+        body text, retries integer, crashes integer, earlier integer, started bigint, error text, hops integer,
+        revives integer)
     ON CONFLICT DO NOTHING RETURNING * INTO _task;
     fresh := FOUND;
     IF fresh THEN

@@ -1,7 +1,7 @@
 -- Records: `task` is the request, written once; `history` is what has happened since, if anything has.
 -- task: due i8, added I6, length of head I2, head = msgpack [digest, lane, unique, links], uuid (see uuid_format.py), body.
 -- history: length of head I2, length of error I4, head (see history_of), error, result. The head has 15 fields; that
--- of a task that waits, or that a session subscribes to, has wait, wait_until and subscribed, too.
+-- of a task that waits, that a session subscribes to, or that was revived, has wait, wait_until, subscribed and revives, too.
 -- links: [uuid of the flow as text, counters that its end increments, wait]; a wait: [[[counter, value], …], timeout, delay, requires].
 -- uses: records
 local heads = {} -- packed → unpacked: most tasks of a call have the same
@@ -42,7 +42,7 @@ local function read_record(seq, task, history)
   local head_length, error_length = struct.unpack('>I2I4', history)
   local _, head = cmsgpack.unpack_one(history, 6)
   local state, due, reason, retries, crashes, earlier, cancel_requested, settled_fence, session, started, ended,
-    keep_until, result_until, stored, hops, wait, wait_until, subscribed = unpack(head, 1, 18)
+    keep_until, result_until, stored, hops, wait, wait_until, subscribed, revives = unpack(head, 1, 19)
   local _ = #reason + retries + crashes + earlier + settled_fence + stored + hops -- raises, unless they have these types
   r.fresh = false
   r.state = state
@@ -56,6 +56,7 @@ local function read_record(seq, task, history)
   r.keep_until = keep_until
   r.result_until = result_until
   r.subscribed = subscribed
+  r.revives = revives or 0
   if state == 'waiting' then
     r.wait, r.wait_until = wait and to_wait(wait) or r.links.waits, wait_until
     local _ = #r.wait.counters + r.wait.delay
@@ -94,9 +95,9 @@ local function history_of(r, due) -- due: nil if it has not changed
   local head = pack( -- with the number of a msgpack array before it; a table with nil would become a map
     r.state, due, r.reason, r.retries, r.crashes, r.earlier, r.cancel_requested or false, r.settled_fence, r.session,
     r.started, r.ended, r.keep_until, r.result_until, stored, r.hops)
-  if r.wait or r.subscribed then
+  if r.wait or r.subscribed or r.revives > 0 then
     local is_first = r.links and r.wait == r.links.waits -- the wait of a task that has not started is in its links
-    head = '\220\0\18' .. head .. packed_wait(not is_first and r.wait) .. pack(r.wait_until, r.subscribed)
+    head = '\220\0\19' .. head .. packed_wait(not is_first and r.wait) .. pack(r.wait_until, r.subscribed, r.revives)
   else
     head = '\159' .. head
   end

@@ -1,7 +1,7 @@
 -- Records: a task and its history as one table. See record_format.lua for how both are stored.
 -- uses: policies
 local UNQUEUED_REASONS = {cancel = true, expired = true, crashed = true, lifted = true, undecodable = true, upstream = true} -- the task is in no queue
-local NO_HISTORY = {reason = 'due', retries = 0, crashes = 0, earlier = 0, settled_fence = 0, hops = 0, fresh = true}
+local NO_HISTORY = {reason = 'due', retries = 0, crashes = 0, earlier = 0, settled_fence = 0, hops = 0, revives = 0, fresh = true}
 NO_HISTORY.__index = NO_HISTORY -- defaults by metatable: small tables are cheap to create
 
 local function rank(r) return r.due - (r.policy.b or 0) end

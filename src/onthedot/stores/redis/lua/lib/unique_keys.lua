@@ -17,7 +17,7 @@ local function key_until(r) return r.policy.u and r.added + r.policy.u end
 
 local INHERITED = {
   'seq', 'uuid', 'added', 'reason', 'retries', 'crashes', 'earlier', 'cancel_requested', 'settled_fence', 'session',
-  'started', 'error', 'hops', 'subscribed',
+  'started', 'error', 'hops', 'revives', 'subscribed',
 }
 
 local function replace(seq, new, body)

@@ -1,7 +1,7 @@
 -- adopt: store copies of another store's tasks, as lifted. An existing task stays, by uuid or by unique key; but a task that
 -- was moved away from here is replaced when it comes back.
 -- KEYS[1]: prefix. ARGV: now, policies (msgpack {digest: text}), msgpack [[group of one task (see insert.lua), added, retries,
---   crashes, earlier, started, hops, has an error], …], then uuid, body and error of each.
+--   crashes, earlier, started, hops, revives, has an error], …], then uuid, body and error of each.
 -- Returns: for each task "" if it is new, else the uuid of the existing one.
 -- uses: unique_keys finish
 local function adopt(r, body)
@@ -31,10 +31,11 @@ local holders = {}
 policy_texts = unpacked(ARGV[2])
 check_policies()
 for i, copy in ipairs(unpacked(ARGV[3])) do
-  local group, added, retries, crashes, earlier, started, hops, has_error = unpack(copy, 1, 8)
+  local group, added, retries, crashes, earlier, started, hops, revives, has_error = unpack(copy, 1, 9)
   local r = to_new_record(group)
   r.uuid = ARGV[3 * i + 1]
   r.added, r.retries, r.crashes, r.earlier, r.started, r.hops = added, retries, crashes, earlier, started, hops + 1
+  r.revives = revives
   if has_error then r.error = ARGV[3 * i + 3] end
   holders[i] = adopt(r, ARGV[3 * i + 2]) or ''
 end

@@ -11,6 +11,7 @@ local function revive(r)
   end
   count(r.source, r.state, -1)
   r.earlier = r.earlier + 1 + r.retries + r.crashes
+  r.revives = r.revives + 1
   r.reason, r.retries, r.crashes, r.cancel_requested, r.due = 'due', 0, 0, false, at
   r.state, r.ended, r.keep_until, r.result_until, r.result, r.error = nil, nil, nil, nil, nil, nil
   if r.links then
