@@ -173,6 +173,9 @@ def show(options: GlobalOptions, uuid: str) -> None:
         click.echo(f"\nit succeeded, but its result {_NO_RESULT[info.result_status]}")
     for error in {error.attempt: error for error in (*info.errors, info.error) if error}.values():
         click.echo(f"\nattempt {error.attempt}: {clean(error.type)}: {clean(error.message)}")
+        if error.started_at is not None and error.ended_at is not None:
+            took = duration_text((error.ended_at - error.started_at).total_seconds())
+            click.echo(f"started {out.moment(error.started_at)}, took {took}, worker {clean(short_id(error.worker))}")
         if error.traceback:
             out.code(clean_lines(error.traceback), "pytb")
 

@@ -25,6 +25,8 @@ from onthedot.supervisor.health_port import parse_address
 from onthedot.supervisor.messages import LaunchOptions
 from onthedot.supervisor.supervisor import Supervisor
 
+_RELEASE = 6  # its column in the list of workers
+
 
 def _address(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, int] | None:
     try:
@@ -138,14 +140,18 @@ def list_workers(options: GlobalOptions) -> None:
     out = screen(utc=options.utc)
     rows = [
         [worker, each.host, str(each.pid), str(each.running), out.when(each.started), each.version or "-",
-         ", ".join(each.sources)]
+         each.release, ", ".join(each.sources)]
         for worker, each in zip(short_ids([each.id for each in workers]), workers, strict=True)
     ]  # fmt: skip
     if rows:
-        columns = (
-            "ID", Column("HOST", least=8), number("PID"), number("RUNNING"), "SINCE", Column("VERSION", drop=1),
-            Column("SOURCES", least=16),
-        )  # fmt: skip
+        columns: list[Column | str] = [
+            "ID", Column("HOST", least=8), number("PID"), number("RUNNING"), "SINCE", Column("VERSION", drop=2),
+            Column("RELEASE", least=8, drop=1), Column("SOURCES", least=16),
+        ]  # fmt: skip
+        if not any(each.release for each in workers):
+            del columns[_RELEASE]
+            for row in rows:
+                del row[_RELEASE]
         out.table(columns, rows)
     else:
         click.echo("nobody works on this store; start one: onthedot worker app.py", err=True)

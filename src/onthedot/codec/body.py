@@ -1,9 +1,9 @@
 """The stored form of a call and of a result, for code that knows the function's signature and for code that does not.
 
-A body is ``{"args": {…}, "open": {…}, "at": "…", "for": …, "label": "…", "meta": {…}}``; empty parts are left out. A
-task of a flow also has ``inputs``: the results that it needs; before it runs, they become ``results``. A result is
-``{"value": …}``, ``{"open": …}``, ``{"many": […]}`` for the results of a group, or nothing at all for None. ``args``
-and ``value`` are written and read by the annotations. ``open`` and ``meta`` carry their types with them
+A body is ``{"args": {…}, "open": {…}, "at": "…", "for": …, "label": "…", "meta": {…}, "trace": "…"}``; empty parts are
+left out. A task of a flow also has ``inputs``: the results that it needs; before it runs, they become ``results``. A
+result is ``{"value": …}``, ``{"open": …}``, ``{"many": […]}`` for the results of a group, or nothing at all for None.
+``args`` and ``value`` are written and read by the annotations. ``open`` and ``meta`` carry their types with them
 (`tagged_json`): they hold arguments without an annotation or with one that leaves types open, and values that the
 annotation allows but would change (a tuple for ``Sequence``).
 
@@ -97,6 +97,8 @@ class Headers(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkn
     metadata: dict[str, Any] | None = msgspec.field(default=None, name="meta")
     inputs: Inputs | None = None
     results: dict[str, msgspec.Raw] | None = None  # by argument
+    trace: str = ""  # traceparent of the span that added the task, as W3C Trace Context writes it
+    trace_state: str = msgspec.field(default="", name="tracestate")
 
 
 NO_HEADERS = Headers()
@@ -156,6 +158,8 @@ def _with_headers(body: StoredBody, headers: Headers, name: str, caps: Caps) -> 
         metadata=metadata,
         inputs=headers.inputs,
         results=headers.results,
+        trace=headers.trace,
+        trace_state=headers.trace_state,
     )
 
 
@@ -172,6 +176,8 @@ def read_headers(stored: Any) -> Headers:
         label=stored.label,
         metadata=metadata,
         inputs=stored.inputs,
+        trace=stored.trace,
+        trace_state=stored.trace_state,
     )
     return NO_HEADERS if headers == NO_HEADERS else headers
 

@@ -220,7 +220,9 @@ class FunctionCodec:
                 for name in signature.optional:
                     if given[name] is ABSENT:
                         del given[name]
-            return given, NO_HEADERS if stored.inputs is None else Headers(inputs=stored.inputs)
+            if stored.inputs is None and not stored.trace:
+                return given, NO_HEADERS
+            return given, Headers(inputs=stored.inputs, trace=stored.trace, trace_state=stored.tracestate)
         except Exception:  # noqa: BLE001 - other headers or untyped arguments; or it is wrong, which the slow path explains
             return self._decode_each(signature, body)
 
@@ -318,8 +320,8 @@ def _body_reader(arguments: type[Struct], strict: bool) -> Callable[[bytes], Any
     fields: list[Any] = [("args", arguments)]
     if not any(field.required for field in msgspec.structs.fields(arguments)):
         fields = [("args", arguments, msgspec.field(default_factory=arguments))]
-    if strict:  # only typed arguments, as most bodies have, and perhaps what a member of a flow follows
-        fields.append(("inputs", Inputs | None, None))
+    if strict:  # only typed arguments, as most bodies have, and perhaps what a member of a flow follows, and a trace
+        fields += [("inputs", Inputs | None, None), ("trace", str, ""), ("tracestate", str, "")]
         return reader(msgspec.defstruct("TypedBody", fields, forbid_unknown_fields=True))
     fields.append(("open", dict[str, Any], msgspec.field(default_factory=dict)))
     return reader(msgspec.defstruct("TypedBody", fields, bases=(Headers,)))
@@ -336,6 +338,8 @@ def _stored_body(arguments: object, headers: Headers, *, untyped: bool) -> Store
         scheduled_for=headers.scheduled_for,
         inputs=headers.inputs,
         results=headers.results,
+        trace=headers.trace,
+        trace_state=headers.trace_state,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 
@@ -27,6 +28,12 @@ class TaskFailure:
     """Name of its function or consumer, in a flow."""
     state: Literal["failed", "cancelled"] = "failed"
     """How the task ended."""
+    started_at: datetime | None = None
+    """When the attempt started, by the clock of its worker; None: it is not known, or the task was not run."""
+    ended_at: datetime | None = None
+    """When the attempt ended, by the same clock."""
+    worker: str = ""
+    """Session of the worker that ran the attempt."""
 
     @property
     def error_type(self) -> str:

@@ -24,6 +24,7 @@ class WorkerConfig:
     app: str = ""
     store: str = ""  # its URL without a password, for log lines
     version: str = ""
+    release: str = ""  # of the user's code
     one_pool: bool = False  # all executors share the slots of "async"
     claim_batch: int | None = None  # most tasks per claim; None: as many as there are free slots
     poll_interval: float = 10_000  # ms

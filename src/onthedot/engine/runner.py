@@ -28,9 +28,9 @@ from onthedot.errors import StoreError, TaskTimeout
 from onthedot.executors.contract import EncodedResult
 from onthedot.model.context import TaskContext, reset_current, set_current
 from onthedot.model.error_policy import cancelled_outcome, failed_outcome, outcome_for_error
-from onthedot.model.failures import NOT_STORED, is_a
+from onthedot.model.failures import NOT_STORED, is_a, with_times
 from onthedot.observability.events import Observer
-from onthedot.stores.contract import Ended, Lease, Outcome, Requeued
+from onthedot.stores.contract import Completed, Ended, Lease, Outcome, Requeued
 
 Around: TypeAlias = Callable[[TaskContext, Callable[[], Awaitable[object]]], Awaitable[object]]
 
@@ -144,6 +144,7 @@ class Runner:
         outcome = self._outcome_of_stop(run)
         if run.record.links is not None:
             outcome = self._adjusted(run, outcome)
+        outcome = self._with_times(run, outcome)
         self.outcomes.add((self.failure_effects.attach(run.record, outcome), run))
         self.wakeup.set()
 
@@ -284,7 +285,8 @@ class Runner:
             if run.record.links is not None:
                 outcome = self._adjusted(run, outcome)
                 self.slots.expect_end_of_wait()
-            if type(outcome) is Ended:
+            if type(outcome) is not Completed:
+                outcome = self._with_times(run, outcome)
                 outcome = self.failure_effects.attach(run.record, outcome)
             self.outcomes.add((outcome, run))
         self.wakeup.set()
@@ -295,6 +297,11 @@ class Runner:
         if self.linked is None:
             return outcome
         return self.linked.adjust(run.record, outcome, cancelled=run.stop_cause == "cancel")
+
+    def _with_times(self, run: Run, outcome: Outcome) -> Outcome:
+        if not isinstance(outcome, Requeued | Ended) or not outcome.error:
+            return outcome
+        return replace(outcome, error=with_times(outcome.error, run.started, self.clock.now(), run.lease.session))
 
     def _outcome_of_error(self, run: Run, error: BaseException) -> Outcome | None:
         if run.ended:  # abandoned: its outcome is final

@@ -144,6 +144,7 @@ class WorkerSession:
             "pid": os.getpid(),
             "app": self.config.app,
             "version": self.config.version,
+            "release": self.config.release,
             "format": SESSION_FORMAT,
             "started": self._started,
             "concurrency": dict(self.config.slots),

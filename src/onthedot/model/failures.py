@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias, TypeGuard, TypeVar
 
 import msgspec
 
+from onthedot.clock.epoch import from_optional_ms
 from onthedot.codec.task_failure import TaskFailure
 from onthedot.errors import (
     ResultExpired,
@@ -59,6 +60,9 @@ class _Failure(msgspec.Struct, omit_defaults=True):
     attempt: int = 1
     kind: _Kind = ""  # which error a waiting caller gets; the type may be any text
     moved_to: str = ""  # the store to which the task was moved
+    started_at: int | None = None  # ms, by the clock of the worker
+    ended_at: int | None = None
+    worker: str = ""  # its session
 
 
 _encode = msgspec.json.Encoder().encode
@@ -87,6 +91,15 @@ def encode_failure(error: BaseException, attempt: int) -> bytes:
     name = type_name(type(error))
     message = error_message(error)
     return _encode(_Failure(name, message, _traceback(error, f"{name}: {message}"), attempt, kind))
+
+
+def with_times(failure: bytes, started_at: float, ended_at: float, worker: str) -> bytes:
+    """A stored error or reason with the times of its run, in ms, and the session of its worker."""
+    stored = _decode(failure)
+    stored.started_at = int(started_at)
+    stored.ended_at = int(ended_at)
+    stored.worker = worker
+    return _encode(stored)
 
 
 def error_message(error: BaseException) -> str:
@@ -162,7 +175,15 @@ def decode_failure(data: bytes | None) -> TaskFailure | None:
     if not data:
         return None
     stored = _decode(data)
-    return TaskFailure(stored.type, stored.message, stored.traceback, stored.attempt)
+    return TaskFailure(
+        stored.type,
+        stored.message,
+        stored.traceback,
+        stored.attempt,
+        started_at=from_optional_ms(stored.started_at),
+        ended_at=from_optional_ms(stored.ended_at),
+        worker=stored.worker,
+    )
 
 
 def error_from_record(record: Record) -> TaskFailed | TaskCancelled:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
-from onthedot.clock.epoch import from_ms, from_optional_ms
+from onthedot.clock.epoch import from_ms, from_optional_ms, to_ms
 from onthedot.errors import suggestion
 from onthedot.model.failures import decode_failure
 from onthedot.model.flow_names import JOIN, STOP
@@ -260,7 +260,11 @@ class _Explainer:
         most = [worker.max_retries.get(record.source, 0) for worker in self._workers.values()]
         of = f" of {max(most)}" if any(most) else ""
         failure = decode_failure(record.history.error)
-        after = "" if failure is None else f", after {failure.type}: {failure.message}"
+        after = ""
+        if failure is not None:
+            if failure.ended_at is not None:
+                after = f"; attempt {failure.attempt} ended at {self._moment(to_ms(failure.ended_at))}"
+            after += f", after {failure.type}: {failure.message}"
         return ExplanationReason(
             "retry", f"it waits for retry {record.history.retries}{of} at {self._moment(record.due)}{after}", due
         )

@@ -23,6 +23,7 @@ class WorkerInfo:
     pid: int = 0
     app: str = ""
     version: str = ""
+    release: str = ""  # of its code: $ONTHEDOT_RELEASE
     started: datetime | None = None
     concurrency: Mapping[str, int] = field(default_factory=dict[str, int])
     sources: tuple[str, ...] = ()
@@ -98,6 +99,7 @@ def _worker_info(name: str, facts: Mapping[str, Any]) -> WorkerInfo:
         pid=facts.get("pid", 0),
         app=facts.get("app", ""),
         version=facts.get("version", ""),
+        release=facts.get("release", ""),
         started=from_optional_ms(facts.get("started")),
         concurrency=facts.get("concurrency", {}),
         sources=tuple(facts.get("sources", ())),

@@ -1,4 +1,4 @@
-"""Settings from the environment: the URL of the store, and the version of this package."""
+"""Settings from the environment: the URL of the store and the code release; and the version of this package."""
 
 from __future__ import annotations
 
@@ -54,6 +54,11 @@ def _nearest_url(url: str) -> str:
     if url.endswith((".db", ".sqlite", ".sqlite3")):
         return f"sqlite:///{url}"
     return ""
+
+
+def code_release() -> str:
+    """The version of the user's code: ``$ONTHEDOT_RELEASE``."""
+    return os.environ.get("ONTHEDOT_RELEASE", "")
 
 
 @cache

@@ -20,7 +20,7 @@ from onthedot.flows.streams import StreamRuns
 from onthedot.operations.operations import Operations
 from onthedot.runtime.executors import slots_of
 from onthedot.runtime.heartbeat_thread import HeartbeatThread
-from onthedot.runtime.settings import version
+from onthedot.runtime.settings import code_release, version
 from onthedot.stores.capabilities import Outbox, find_capability
 from onthedot.stores.masked_url import masked
 
@@ -86,6 +86,7 @@ def _worker_config(runtime: Runtime) -> WorkerConfig:
         app=config.name,
         store=masked(runtime.url),
         version=version(),
+        release=code_release(),
         one_pool=config.one_pool,
         claim_batch=config.claim_batch,
         poll_interval=config.poll_interval * 1000,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,6 +21,7 @@ from onthedot.observability.worker_metrics import (
     UP,
     WORKER_RSS,
 )
+from onthedot.runtime.settings import code_release
 from onthedot.supervisor.process_figures import add_process_figures, resident_bytes
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class WorkerFigures:
     def __init__(self, runtime: Runtime, meter: Meter) -> None:
         self._runtime = runtime
         self._meter = meter
-        self._release = os.environ.get("ONTHEDOT_RELEASE", "")
+        self._release = code_release()
         self._delay = 0.0  # seconds: the longest since the last read
         self._lag: dict[tuple[str, str, str], int] = {}  # by agent, topic and partition
         runtime.use(replace(runtime.config, observers=(*runtime.config.observers, meter)))

@@ -100,6 +100,7 @@ def test_show_prints_all_facts_of_a_task(console: Console) -> None:
     text = console.do("task", "show", uuid[:-3])
     for part in (uuid, "failed", '{"order":7}', "attempt 1: ValueError: no order 7 for 'c7'", "in fail"):
         assert part in text
+    assert re.search(r"\nstarted \d{4}-\S+ \S+, took .+, worker \w+\n", text)
     info = console.json("task", "show", uuid)
     assert (info["state"], info["error"]["type"], info["args"]) == ("failed", "ValueError", {"order": 7})
 

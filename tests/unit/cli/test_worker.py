@@ -251,8 +251,10 @@ def test_worker_logs_json(shop: Shop) -> None:
 
 
 def test_workers_are_listed_and_drained(shop: Shop) -> None:
-    worker = shop.worker("--processes", "2")
+    worker = shop.worker("--processes", "2", env={"ONTHEDOT_RELEASE": "r7"})
     first, second = shop.json("worker", "list")["workers"]
+    assert first["release"] == "r7"
+    assert "RELEASE" in shop.do("worker", "list")
     assert sorted([first["pid"], second["pid"]]) == worker.children()
     assert (first["app"], first["running"], first["sources"][0]) == ("shop", 0, "block")
     assert first["started"] is not None

@@ -312,3 +312,17 @@ def test_random_bytes_raise_undecodable_only(data: bytes, function: Callable[...
     for read in (tasks.decode, tasks.decode_result, decode_untyped, decode_untyped_result):
         with suppress(Undecodable):
             read(data)
+
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.mark.parametrize("label", ["", "report"])
+@pytest.mark.parametrize("function", [send, untyped, mixed])
+def test_trace_travels_beside_the_arguments(function: Callable[..., object], label: str) -> None:
+    codec = FunctionCodec(function, "f")
+    headers = Headers(trace=TRACE, trace_state="a=1", label=label)
+    given = {"a": 1, "b": 2} if function is mixed else {"to": "ann"}
+    body = codec.encode((), given, headers)
+    assert codec.decode(body) == (given, headers)
+    assert decode_untyped(body) == (given, headers)
