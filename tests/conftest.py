@@ -56,6 +56,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the backgrou
 ONCE = (
     "faults",
     "model",
+    "page",
     "typing",
     "unit/cli",
     "unit/operations",

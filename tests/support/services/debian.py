@@ -1,4 +1,4 @@
-"""Servers that are not available as wheels: Redis with TLS, PgBouncer, Postgres with TLS.
+"""Programs that are not available as wheels: Redis with TLS, PgBouncer, Postgres with TLS, Chromium.
 
 Each is found in this order: ``ONTHEDOT_TEST_<NAME>_PROGRAM`` (a path) → the project's own download of Debian's packages
 into ``.dev/debian`` (no root needed, nothing is installed; done once) → a program on PATH → a skip, or a
@@ -25,8 +25,15 @@ from tests.support.services.programs import Missing, Program, give_up
 
 DEV = Path(__file__).parents[3] / ".dev"
 PLACE = DEV / "debian"
-PACKAGES = {"redis-server": "redis-server", "pgbouncer": "pgbouncer", "postgres": "postgresql"}  # program: package
-_FOLDERS = ("usr/bin", "usr/sbin", "usr/lib/postgresql/*/bin")
+PACKAGES = {  # program: package
+    "redis-server": "redis-server",
+    "pgbouncer": "pgbouncer",
+    "postgres": "postgresql",
+    "chromium-headless-shell": "chromium-headless-shell",
+}
+_FOLDERS = ("usr/bin", "usr/sbin", "usr/lib/postgresql/*/bin", "usr/lib/chromium")
+_DONE = PLACE / "done"
+_WANTED = " ".join(PACKAGES.values())
 _LARGE = ("libllvm",)  # an optional part of Postgres: it compiles queries
 _TRIES = 3
 _ANSWER = 120.0  # seconds for one command of apt
@@ -41,7 +48,7 @@ def program(name: str) -> Program:
         return Program(given)
     trouble = _download(name)
     if found := _below(PLACE / "root", name):
-        libraries = {str(path.parent) for path in (PLACE / "root").glob("**/lib/*/*.so*")}
+        libraries = {str(path.parent) for path in (PLACE / "root").glob("**/lib/**/*.so*")}
         return Program(str(found), ":".join(sorted(libraries)))
     if on_path := shutil.which(name) or _below(Path("/"), name):
         return Program(str(Path(on_path).resolve()))  # resolves links: its other files are beside the program
@@ -67,13 +74,16 @@ def _download(name: str) -> str:
         return "it is downloaded with apt-get and dpkg, which are not here"
     PLACE.mkdir(parents=True, exist_ok=True)
     with _alone():
-        done = PLACE / "done"
-        if not done.exists():
+        if not is_complete():
             trouble = _fetched()
             if trouble:
                 return trouble  # the next run tries again
-            done.touch()
+            _DONE.write_text(_WANTED)
     return f"{PACKAGES[name]} is not among the packages of this machine"
+
+
+def is_complete() -> bool:
+    return _DONE.exists() and _DONE.read_text() == _WANTED
 
 
 @contextmanager

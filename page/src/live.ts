@@ -1,0 +1,180 @@
+/** One stream of changes per tab: opens again after errors, closes in hidden tabs, hands messages on. */
+import { signal } from "@preact/signals";
+
+export type Connection =
+  | { state: "connecting" }
+  | { state: "live" }
+  | { state: "reconnecting"; since: number }
+  | { state: "hidden" }
+  | { state: "polling" }
+  | { state: "signed_out" };
+
+/** The part of EventSource that is used, so that a test can give its own. */
+export interface Source {
+  onopen: (() => void) | null;
+  onerror: (() => void) | null;
+  readonly readyState: number;
+  addEventListener(type: string, listener: (event: { data: string; lastEventId: string }) => void): void;
+  close(): void;
+}
+
+export interface Surroundings {
+  open(url: string): Source;
+  now(): number;
+  setTimeout(action: () => void, ms: number): number;
+  clearTimeout(timer: number): void;
+  /** Why a stream was refused: EventSource does not tell. */
+  probe(): Promise<"signed_out" | "too_many_streams" | "unavailable">;
+}
+
+export const MESSAGES = [
+  "hello", "counts", "rates", "transitions", "task", "flow", "batch", "attention", "invalidate", "bulk_action",
+  "store", "reset", "bye",
+] as const;
+export type MessageName = (typeof MESSAGES)[number];
+export type Listener = (name: MessageName, data: unknown) => void;
+
+const CLOSED = 2;
+const HIDDEN_FOR = 5000;
+const POLL_EVERY = 5000;
+const RETRY_FIRST = 1000;
+const RETRY_LAST = 15_000;
+
+export class LiveStream {
+  readonly connection = signal<Connection>({ state: "connecting" });
+  private source: Source | null = null;
+  private watch = "";
+  private lastId = "";
+  private retryTimer = 0;
+  private hideTimer = 0;
+  private failures = 0;
+  private isHidden = false;
+  private readonly address: string;
+  private readonly surroundings: Surroundings;
+  private readonly listener: Listener;
+
+  constructor(address: string, surroundings: Surroundings, listener: Listener) {
+    this.address = address;
+    this.surroundings = surroundings;
+    this.listener = listener;
+  }
+
+  /** watch: a query string such as `watch=task&uuid=…`. A change of view opens the stream again. */
+  follow(watch: string): void {
+    if (watch === this.watch && this.source) return;
+    this.watch = watch;
+    this.lastId = "";
+    this.failures = 0;
+    if (!this.isHidden) this.open();
+  }
+
+  /** A hidden tab gives its connection back after five seconds: a browser has six per host. */
+  setHidden(hidden: boolean): void {
+    this.surroundings.clearTimeout(this.hideTimer);
+    if (hidden) {
+      this.hideTimer = this.surroundings.setTimeout(() => {
+        this.isHidden = true;
+        this.close();
+        this.connection.value = { state: "hidden" };
+      }, HIDDEN_FOR);
+    } else if (this.isHidden) {
+      this.isHidden = false;
+      this.open();
+    }
+  }
+
+  /** After signing in. */
+  restart(): void {
+    this.failures = 0;
+    this.open();
+  }
+
+  close(): void {
+    this.surroundings.clearTimeout(this.retryTimer);
+    this.source?.close();
+    this.source = null;
+  }
+
+  private open(): void {
+    this.close();
+    if (this.watch === "") return;
+    const resume = this.lastId === "" ? "" : `&last_event_id=${encodeURIComponent(this.lastId)}`;
+    const source = this.surroundings.open(`${this.address}?${this.watch}${resume}`);
+    this.source = source;
+    source.onopen = () => {
+      this.failures = 0;
+      this.connection.value = { state: "live" };
+    };
+    source.onerror = () => this.onError(source);
+    for (const name of MESSAGES) {
+      source.addEventListener(name, (event) => {
+        if (source !== this.source) return;
+        if (event.lastEventId !== "") this.lastId = event.lastEventId;
+        this.listener(name, event.data === "" ? null : JSON.parse(event.data));
+      });
+    }
+  }
+
+  /** EventSource connects again by itself unless the server refused it. */
+  private onError(source: Source): void {
+    if (source !== this.source) return;
+    const before = this.connection.value;
+    if (before.state !== "reconnecting") {
+      this.connection.value = { state: "reconnecting", since: this.surroundings.now() };
+    }
+    if (source.readyState === CLOSED) {
+      this.close();
+      void this.surroundings.probe().then((reason) => this.onRefused(reason));
+    }
+  }
+
+  private onRefused(reason: "signed_out" | "too_many_streams" | "unavailable"): void {
+    if (this.source || this.isHidden) return;
+    if (reason === "signed_out") {
+      this.connection.value = { state: "signed_out" };
+      return;
+    }
+    this.failures += 1;
+    if (reason === "too_many_streams") {
+      this.connection.value = { state: "polling" };
+      this.listener("reset", null);
+    }
+    const pause = reason === "too_many_streams" ? POLL_EVERY : Math.min(RETRY_LAST, RETRY_FIRST * 2 ** (this.failures - 1));
+    this.retryTimer = this.surroundings.setTimeout(() => this.open(), pause);
+  }
+}
+
+export interface Transition {
+  at: string;
+  uuid: string;
+  source: string;
+  state: string;
+}
+
+/** The newest state per task, so that a row that changed three times since the last frame is painted once. */
+export function newestStates(transitions: readonly Transition[]): Map<string, Transition> {
+  const newest = new Map<string, Transition>();
+  for (const transition of transitions) newest.set(transition.uuid, transition);
+  return newest;
+}
+
+/** Calls `action` at most once per `ms`: at once, and again at the end of the pause if it was asked for meanwhile. */
+export function atMostEvery(ms: number, action: () => void, surroundings: Pick<Surroundings, "now" | "setTimeout">): () => void {
+  let last = -Infinity;
+  let isPlanned = false;
+  const run = () => {
+    isPlanned = false;
+    last = surroundings.now();
+    action();
+  };
+  return () => {
+    if (isPlanned) return;
+    const rest = last + ms - surroundings.now();
+    if (rest <= 0) {
+      run();
+      return;
+    }
+    isPlanned = true;
+    surroundings.setTimeout(run, rest);
+  };
+}

@@ -1,0 +1,4 @@
+/** Every text that people see. */
+export const messages = {
+  name: "onthedot",
+};
