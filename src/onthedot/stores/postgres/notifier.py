@@ -235,20 +235,21 @@ class Notifier:
             self._listener.terminate()
 
     def _on_termination(self, connection: object) -> None:
-        if connection is self._listener and self._reconnecting is None and not self._closing:
-            self._listener = None
-            if self._checking is not None:
-                self._checking.cancel()  # its notification will not arrive
+        if connection is not self._listener or self._closing:
+            return
+        self._listener = None
+        if self._checking is not None:
+            self._checking.cancel()  # its notification will not arrive
+        if self._reconnecting is None:
             self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect())
 
     async def _reconnect(self) -> None:
-        """Connect as soon as there is a server. Notifications are lost meanwhile, so listeners resync."""
+        """Connect as soon as there is a server, unless a new listener has. Hints were lost meanwhile: resync."""
         pause = _FIRST_PAUSE
         try:
             while True:
                 try:
-                    async with self._lock:
-                        await self._connect()
+                    await self._ensure_connected()
                     break
                 except StoreError as error:
                     _log.debug("no hints yet: %s", error)

@@ -14,6 +14,8 @@ from onthedot import App
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import NewTask
 from onthedot.stores.postgres import PostgresStore
+from onthedot.stores.postgres.notifier import channel_of
+from tests.faults.proxy import proxy
 from tests.support.services.postgres import Service
 from tests.support.services.postgres_server import Server, free_port
 from tests.support.waits import until
@@ -95,3 +97,39 @@ async def test_a_server_that_stays_away_is_awaited_once(server: Server) -> None:
     await asyncio.to_thread(server.start)
     await store.add([NewTask("u2", "a", b"")])
     await store.close()
+
+
+async def test_listener_that_is_added_after_an_outage_opens_the_only_connection(postgres: Service, named: str) -> None:
+    """It connects while the notifier pauses between two attempts, which must then not open another one."""
+    server, _, path = postgres.direct.rpartition("/")
+    host, _, port = server.rpartition(":")
+    channel = channel_of(named)
+
+    def listening() -> int:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE %s AND state = 'idle'"
+        ((count,),) = postgres.ask(query, f"LISTEN%{channel}%")
+        return int(count)
+
+    with proxy(int(port)) as link:
+        store = PostgresStore(f"{host}:{link.port}/{path}", name=named)
+        await store.open()
+        first = store.hints("first")
+        await anext(first)
+        assert listening() == 1
+        link.cut_off()
+
+        async def is_noticed() -> bool:
+            try:
+                await anext(store.hints("too early"))
+            except StoreUnavailable:
+                return True
+            return False
+
+        await until(is_noticed)
+        await until(is_noticed)  # the notifier's first attempt came before this one
+        link.restore()
+        second = store.hints("second")
+        await anext(second)
+        assert (await anext(first)).resync, "hints may have been lost meanwhile"
+        assert listening() == 1
+        await store.close()
