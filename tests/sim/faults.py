@@ -36,7 +36,7 @@ _LATE = frozenset(
     "turn heartbeat add note cancel revive signal close_session fire put_schedules put_limits".split()  # noqa: SIM905
 )
 MAX_LATE = 12.0  # seconds
-_SLOW = 0.1  # seconds that a request and its reply take at most, together
+MAX_ROUND_TRIP = 0.1  # seconds that a request and its reply take at most, together
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Faults:
 
     def of_call(self, node: str, verb: str) -> Fate:
         delays = self._streams["delays"]
-        request = delays.random() * _SLOW / 2
-        reply = delays.random() * _SLOW / 2
+        request = delays.random() * MAX_ROUND_TRIP / 2
+        reply = delays.random() * MAX_ROUND_TRIP / 2
         late_by = 4 + (MAX_LATE - 4) * delays.random()
         kind = "sent"
         for each, chance in CALL_KINDS.items():

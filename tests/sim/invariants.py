@@ -85,6 +85,8 @@ class StoreCheck:
         self._holders: dict[str, Lease] = {}
         self._restored: set[Lease] = set()  # of an older state: the store may renew them
         self._forgotten: set[Lease] = set()  # that a store had when its data were replaced
+        self._lapsed: set[str] = set()  # sessions whose last heartbeats the older state does not have
+        self._sessions: dict[tuple[str, int], str] = {}  # of leases, by uuid and fence
         self._lanes: dict[str, str | None] = {}
         self._running: dict[str, str] = {}  # uuid → source
         self.ended_at: dict[str, float] = {}  # ms
@@ -119,6 +121,8 @@ class StoreCheck:
                     self._check_schedules()
                 case "put_limits":
                     self._has_limits = True
+                case "heartbeat":
+                    self._lapsed.discard(call.args[0])
 
     def _check_call(self, call: ExecutedCall) -> None:
         """Before its changes are read."""
@@ -146,6 +150,7 @@ class StoreCheck:
         self._forgotten.update(self._holders.values())
         self._holders = dict(copy.holders)
         self._restored = set(copy.holders.values())
+        self._lapsed = {lease.session for lease in copy.holders.values()}
         self._has_limits = copy.has_limits
         self._schedules = {schedule.name: schedule for schedule in run_without_loop(store.schedules())}
         records: list[Record] = []
@@ -160,6 +165,7 @@ class StoreCheck:
         self._absent -= self.states.keys()  # stored in the older state
         self._running = {uuid: self.sources[uuid] for uuid, state in self.states.items() if state == "running"}
         self._ends = Counter(uuid for uuid, state in self.states.items() if state in ENDED)
+        self._starts.clear()  # an older bucket does not have them
         self.windows["tick"] = copy.windows & self.states.keys()
         self.first_window = dict(copy.first_window)
 
@@ -203,6 +209,7 @@ class StoreCheck:
         if holder is not None and holder != lease and not is_renewed:
             self.report("I3", f"leased twice: {lease}, held by {holder}")
         self._holders[record.uuid] = lease
+        self._sessions[lease.uuid, lease.fence] = lease.session
 
     # -- the change feed
 
@@ -300,6 +307,10 @@ class StoreCheck:
         holder = self._holders.get(uuid)
         return None if holder is None else holder.fence
 
+    def may_have_lapsed(self, uuid: str, fence: int) -> bool:
+        """The store has gone back, and has no later heartbeat of the session: it may think that the session is dead."""
+        return self._sessions.get((uuid, fence)) in self._lapsed
+
     def was_forgotten(self, uuid: str, fence: int) -> bool:
         """When the data were replaced, the task was held under this fence. It may be given out again."""
         return any(lease.uuid == uuid and lease.fence == fence for lease in self._forgotten)
@@ -354,7 +365,9 @@ class RunLog:
         if (run.uuid, run.fence) in self._leases:
             self.report("I4", f"{run.source} {run.uuid}: the lease with fence {run.fence} began twice")
         self._leases.add((run.uuid, run.fence))
-        if run.fence != self.check.fence_of(run.uuid) and not self.check.is_lost(run.uuid):
+        is_over = run.fence != self.check.fence_of(run.uuid)
+        is_explained = self.check.is_lost(run.uuid) or self.check.may_have_lapsed(run.uuid, run.fence)
+        if is_over and not is_explained:
             self.report("I3", f"{run.source} {run.uuid} began on {run.node} under a lease that is over: {run.fence}")
 
     def ended(self, uuid: str, fence: int, *, raised: bool = False) -> None:

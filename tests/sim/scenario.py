@@ -13,7 +13,7 @@ from onthedot.stores.contract import Store
 from tests.sim.clock import SimClock
 from tests.sim.end_checks import EndChecks, QuietPhase
 from tests.sim.fault_store import PATIENCE
-from tests.sim.faults import KINDS, MAX_LATE, OF_STORE, Faults, NodeFault
+from tests.sim.faults import KINDS, MAX_LATE, MAX_ROUND_TRIP, OF_STORE, Faults, NodeFault
 from tests.sim.flow_acts import FlowWorld
 from tests.sim.ids import stream
 from tests.sim.invariants import RunLog, RunStart, StoreCheck, Violation
@@ -220,7 +220,7 @@ class Scenario:
                 self.loop.pause(node.name)
                 self.loop.call_later(span, self.loop.resume, node.name)
                 if self._options.store != "sqlite":  # there the lock of a paused process shows that it lives
-                    self._disturb(node.name, span)
+                    self._disturb(node.name, span + MAX_ROUND_TRIP)  # its next heartbeat may be too late
             case "cut":
                 self.faults.cut(node.name, span)
                 self._disturb(node.name, span)
