@@ -107,6 +107,7 @@ _COMMANDS: Commands = {
         "show": Lazy("task:show", "All that is known about a task."),
     },
     "top": Lazy("top:top", "Throughput, sources, workers and failures, live."),
+    "web": Lazy("web:web", "Serve the HTTP API and the page of a store."),
     "worker": {
         "": Lazy("worker:worker", "Run tasks, in one or more processes."),
         "drain": Lazy("worker:drain", "Let a worker of this host finish its tasks and stop."),

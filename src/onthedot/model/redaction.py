@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple, TypeAlias, cast
 
 HIDDEN = "…"
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -12,8 +14,103 @@ _SECRET_KEY = re.compile(
     r"(?:^|_)(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|api_?key|authorization|cookie|credential|private_?key"
     r"|card(?:_?number)?|cvv|cvc|ssn)s?(?:_|$)"
 )
-_LOGIN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s]*@")
+_LOGIN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30}://)[^/\s]*@")
 _BEARER = re.compile(r"\b(bearer|basic)\s+\S+", re.IGNORECASE)
+_NAMED = re.compile(r"""([A-Za-z_][\w-]{0,60})["']?\s?[=:]\s?""")
+_NAMED_VALUE = re.compile(r"""(?!bearer\b|basic\b)(?:"[^"\n]*"|'[^'\n]*'|[^\s"',;&)}\]]+)""", re.IGNORECASE)
+RedactFunction: TypeAlias = Callable[[str, object], object]
+"""A function of the user's: the path of a value and the value → the value that is shown."""
+
+
+class RedactedValue(NamedTuple):
+    """A value without its secrets, and the paths where they were."""
+
+    value: object
+    paths: tuple[str, ...]
+
+
+class Redaction:
+    """The rules that find secrets.
+
+    pattern: a regular expression for names of more secrets
+    function: called for every value below the first; its answer is shown
+
+    >>> Redaction("^iban$").value({"to": "ann", "bank": [{"iban": "DE02"}]})
+    RedactedValue(value={'to': 'ann', 'bank': [{'iban': '…'}]}, paths=('bank.0.iban',))
+    """
+
+    def __init__(self, pattern: str = "", function: RedactFunction | None = None) -> None:
+        self._more = re.compile(pattern) if pattern else None
+        self._function = function
+
+    def is_secret(self, name: object) -> bool:
+        """Whether a value under this name is a secret."""
+        if not isinstance(name, str):
+            return False
+        words = re.sub(r"[^a-z0-9]+", "_", _WORD_START.sub("_", name).lower())
+        if _SECRET_KEY.search(words) is not None:
+            return True
+        return self._more is not None and self._more.search(name) is not None
+
+    def covers(self, path: str) -> bool:
+        """Whether a path leads to a secret, or through one.
+
+        >>> Redaction().covers("order.card.owner"), Redaction().covers("order.id")
+        (True, False)
+        """
+        return any(self.is_secret(part) for part in (path, *path.split(".")))
+
+    def value(self, value: object) -> RedactedValue:
+        """A copy without secrets, at any depth."""
+        paths: list[str] = []
+        return RedactedValue(self._redact(value, "", paths), tuple(paths))
+
+    def _redact(self, value: object, path: str, paths: list[str]) -> object:
+        if self._function is not None and path:
+            shown = self._function(path, value)
+            if shown is not value:
+                paths.append(path)
+                return shown
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            found: dict[object, object] = {}
+            for key, item in cast(Mapping[object, object], value).items():
+                below = f"{path}.{key}" if path else str(key)
+                found[key] = HIDDEN
+                if self.is_secret(key):
+                    paths.append(below)
+                else:
+                    found[key] = self._redact(item, below, paths)
+            return found
+        if isinstance(value, list | tuple):
+            items = enumerate(cast(Sequence[object], value))
+            return [self._redact(item, f"{path}.{index}" if path else str(index), paths) for index, item in items]
+        return value
+
+    def text(self, text: str) -> str:
+        """A text without logins in URLs, bearer tokens, and values that a secret's name is written before.
+
+        >>> Redaction().text("GET https://ann:x@shop/?token=abc&page=2 with Authorization: Bearer abc")
+        'GET https://…@shop/?token=…&page=2 with Authorization: Bearer …'
+        """
+        text = _BEARER.sub(rf"\1 {HIDDEN}", _LOGIN.sub(rf"\1{HIDDEN}@", text))
+        parts: list[str] = []
+        end = 0
+        for named in _NAMED.finditer(text):
+            if named.start() < end or not self.is_secret(named[1]):
+                continue
+            value = _NAMED_VALUE.match(text, named.end())
+            if value is not None:
+                parts += [text[end : named.end()], HIDDEN]
+                end = value.end()
+        return "".join([*parts, text[end:]])
+
+
+@cache
+def default_redaction() -> Redaction:
+    """The rules of this process: those of `Redaction`, and ``$ONTHEDOT_REDACT``."""
+    return Redaction(os.environ.get("ONTHEDOT_REDACT", ""))
 
 
 def redacted(value: object) -> object:
@@ -22,18 +119,4 @@ def redacted(value: object) -> object:
     >>> redacted({"to": "ann", "apiKey": "k-17", "store": "redis://:pw@cache", "headers": [{"Authorization": "x"}]})
     {'to': 'ann', 'apiKey': '…', 'store': 'redis://…@cache', 'headers': [{'Authorization': '…'}]}
     """
-    if isinstance(value, str):
-        return _BEARER.sub(rf"\1 {HIDDEN}", _LOGIN.sub(rf"\1{HIDDEN}@", value))
-    if isinstance(value, Mapping):
-        items = cast(Mapping[object, object], value).items()
-        return {key: HIDDEN if _is_secret(key) else redacted(item) for key, item in items}
-    if isinstance(value, list | tuple):
-        return [redacted(item) for item in cast(Sequence[object], value)]
-    return value
-
-
-def _is_secret(key: object) -> bool:
-    if not isinstance(key, str):
-        return False
-    words = re.sub(r"[^a-z0-9]+", "_", _WORD_START.sub("_", key).lower())
-    return _SECRET_KEY.search(words) is not None
+    return default_redaction().value(value).value

@@ -179,6 +179,8 @@ class TaskInfo:
     """
     duration: timedelta | None = None
     """How long its last run took; None if it has not ended, or ended without a run."""
+    flow: str | None = None
+    """The uuid of the flow that it belongs to."""
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, ready for JSON: times as text in ISO 8601, the duration in seconds."""

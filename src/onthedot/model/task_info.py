@@ -113,4 +113,5 @@ def task_info(
         result=_result(history.result, decode_result) if status == "stored" else None,
         result_status=status,
         duration=_duration(record),
+        flow=None if record.links is None else record.links.flow,
     )

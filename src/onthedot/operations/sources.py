@@ -56,6 +56,7 @@ class SourceInfo:
     paused: Pause | None = None
     paused_keys: tuple[Pause, ...] = ()
     frozen: bool = False  # it accepts no new tasks
+    degraded: bool = False  # its batches run in one part
 
 
 def source_infos(
@@ -95,6 +96,7 @@ def source_infos(
                 paused=next((pause for pause in pauses if pause.key is None), None),
                 paused_keys=tuple(pause for pause in pauses if pause.key is not None),
                 frozen=any(limit.name == name and limit.mode == "frozen" for limit in own[name]),
+                degraded=any(limit.name == name and limit.mode == "degraded" for limit in own[name]),
             )
         )
     return found

@@ -68,6 +68,10 @@ class TaskFilter(TypedDict, total=False):
     """A part of the type or the message of the error."""
     group: str
     """A group of failures, as ``failures`` returns it."""
+    uuid: str
+    """The first or last characters of its uuid."""
+    text: str
+    """A part of its label or error, or the first or last characters of its uuid."""
     where: Mapping[str, object]
     """Values of arguments or metadata by path, as in ``{"customer": "acme", "order.id": 17}``."""
     limit: int
@@ -105,6 +109,10 @@ class TaskQueries:
         """Return a task by its whole uuid."""
         record = await self.record(uuid)
         return self._info(record, await self._reports(uuid))
+
+    async def get_many(self, uuids: Sequence[str]) -> list[TaskInfo]:
+        """Return those of these tasks that exist, without progress and the errors of earlier attempts."""
+        return [self._info(record) for record in await self._store.get(uuids) if record is not None]
 
     async def _reports(self, uuid: str) -> list[Note]:
         """Errors and progress. Steps and items are left out: there may be many, and they may be large."""
@@ -163,7 +171,7 @@ class TaskQueries:
             cursor = cursor.removeprefix(_AFTER)
         check_conditions(where.get("where", {}))
         store_filter = _store_filter(where)
-        must_decode = not where.keys().isdisjoint(("error", "group", "where"))
+        must_decode = not where.keys().isdisjoint(("error", "group", "text", "where"))
         records: list[Record] = []
         for _ in range(MAX_READS):
             before = cursor
@@ -242,6 +250,7 @@ def _store_filter(where: TaskFilter) -> dict[str, str]:
         ("source", where.get("source")),
         ("tag", where.get("tag")),
         ("flow", where.get("flow")),
+        ("uuid", where.get("uuid")),
     )
     found = {name: stored_key(str(value), name, "find()") for name, value in plain if value is not None}
     if "since" in where:
@@ -275,7 +284,17 @@ def _matches(record: Record, where: TaskFilter) -> bool:
         if group is not None and fingerprint(record.source, error) != group:
             return False
     conditions = where.get("where")
-    if not conditions:
+    words = where.get("text")
+    if not conditions and not words:
         return True
     arguments, headers = decode_body(record)
-    return matches(conditions, arguments, headers.metadata or {})
+    if words and not _has_text(record, headers.label, words):
+        return False
+    return matches(conditions or {}, arguments, headers.metadata or {})
+
+
+def _has_text(record: Record, label: str, text: str) -> bool:
+    if text in label or record.uuid.startswith(text) or record.uuid.endswith(text):
+        return True
+    error = decode_failure(record.history.error)
+    return error is not None and (text in error.type or text in error.message)

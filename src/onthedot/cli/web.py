@@ -1,0 +1,130 @@
+"""``onthedot web``: the HTTP API and the page of a store, in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from onthedot.cli.options import GlobalOptions, store_command
+from onthedot.cli.target import check_exists, schedules_of, target
+from onthedot.clock.system import SystemClock
+from onthedot.errors import DeclarationError
+from onthedot.model.uuid7 import new_uuid
+from onthedot.observability.log_format import print_line
+from onthedot.operations import Operations
+from onthedot.operations.limits import CodeDefinitions
+from onthedot.runtime.settings import version
+from onthedot.stores import connect
+from onthedot.supervisor.exit_codes import FAILED, CommandError
+from onthedot.supervisor.health_port import parse_address
+from onthedot.supervisor.worker_process import signal_handlers
+
+NEEDS_EXTRA = "the page needs starlette and uvicorn: pip install 'onthedot[web]'"
+
+
+def listen_address(_: click.Context, __: click.Parameter, value: str) -> tuple[str, int]:
+    try:
+        return parse_address(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@dataclass(frozen=True)
+class WebOptions:
+    """The options of the command."""
+
+    listen: tuple[str, int]
+    token_file: Path | None
+    public_url: str
+    prefix: str
+    insecure: bool
+    read_only: bool
+    env: str
+    access_log: bool
+    trace_url: str
+
+
+@store_command()
+@click.option("--listen", callback=listen_address, metavar="[HOST]:PORT", default=":8123", show_default=True,
+              help="The address that is served; without a host, this machine only.")  # fmt: skip
+@click.option("--token-file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="A file with the token of operators. [ONTHEDOT_WEB_TOKEN, else a new one is printed]")  # fmt: skip
+@click.option("--public-url", metavar="URL", default="", help="Where a proxy serves it: https://ops.example.com/tasks.")
+@click.option("--prefix", metavar="PATH", default="", help="The path below which it is served. [that of --public-url]")
+@click.option("--insecure", is_flag=True, help="Allow plain HTTP on a public address.")
+@click.option("--read-only", is_flag=True, help="Nobody changes anything: all users are viewers.")
+@click.option("--env", metavar="NAME", default="", help="A name that the page shows, such as production.")
+@click.option("--access-log", is_flag=True, help="Log every request.")
+@click.option("--trace-url", metavar="URL", default="", help="Where traces are: https://…/{trace_id}.")
+def web(options: GlobalOptions, **given: Any) -> None:
+    """Serve the HTTP API and the page of a store; no code of yours is needed.
+
+    Users come from ONTHEDOT_WEB_TOKEN (an operator), ONTHEDOT_WEB_VIEWER_TOKEN (a viewer) and ONTHEDOT_WEB_USERS
+    (name:role:sha256 of a token, separated by commas). -A adds custom schedule rules.
+    """
+    url, name = target(options)
+    check_exists(url, name)
+    asyncio.run(_serve(options, url, name, WebOptions(**given)))
+
+
+async def _serve(options: GlobalOptions, url: str, name: str, given: WebOptions) -> None:
+    try:
+        from onthedot.web import web_app
+        from onthedot.web.context import AppFacts
+        from onthedot.web.server import address_of, listen, serving
+        from onthedot.web.settings import WebSettings, credentials_from, new_token, token_credential
+    except ImportError as error:
+        raise CommandError(f"{NEEDS_EXTRA} ({error})", FAILED) from None
+
+    token = ""
+    credentials = credentials_from(os.environ)
+    if given.token_file is not None:
+        credentials = (*credentials, token_credential("operator", "operator", read_token(given.token_file)))
+    if not credentials:
+        token = new_token()
+        credentials = (token_credential("operator", "operator", token),)
+    host, port = given.listen
+    settings = WebSettings(
+        host=host,
+        port=port,
+        credentials=credentials,
+        read_only=given.read_only,
+        public_url=given.public_url,
+        prefix=given.prefix,
+        insecure=given.insecure,
+        environment=given.env,
+        access_log=given.access_log,
+        trace_url=given.trace_url,
+    )
+    settings.check_bind()
+    store = connect(url, SystemClock(), name)
+    stop = asyncio.Event()
+    with (
+        listen(host, port) as listener,
+        signal_handlers(dict.fromkeys((signal.SIGTERM, signal.SIGINT), stop.set)),
+    ):
+        settings = replace(settings, port=listener.getsockname()[1])
+        await store.open()
+        try:
+            operations = Operations(store, new_uuid(), code=CodeDefinitions(schedules=schedules_of(options)))
+            facts = AppFacts(name, url.partition(":")[0], version())
+            async with serving(web_app(operations, settings, app=facts), listener):
+                base = settings.public_url.rstrip("/") or f"http://{address_of(listener)}{settings.base_path}"
+                print_line(f"page {base}/" + (f"?token={token}" if token else ""))
+                await stop.wait()
+        finally:
+            await store.close()
+    print_line("stopped")
+
+
+def read_token(path: Path) -> str:
+    try:
+        return path.read_text("utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise DeclarationError(f"the token file {path} cannot be read: {error}") from None

@@ -1,0 +1,102 @@
+"""Values that all handlers of one web app share: operations, settings, credentials, shared reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, TypeVar
+
+from onthedot.clock.protocol import Clock
+from onthedot.model.redaction import Redaction, default_redaction
+from onthedot.operations import Operations
+from onthedot.operations.live_view import LiveSnapshot, LiveView
+from onthedot.web.auth import Authenticator
+from onthedot.web.errors import ApiError
+from onthedot.web.security import CHANGE_BURST, CHANGES_PER_SECOND, SIGN_INS_PER_MINUTE, RateLimit
+from onthedot.web.settings import WebSettings
+
+T = TypeVar("T")
+_LIVE_AGE = 0.5  # seconds
+
+
+class AppFacts(NamedTuple):
+    """The app that is shown. store: its kind, such as "redis"; others: more apps of this store."""
+
+    name: str
+    store: str = ""
+    version: str = ""
+    others: tuple[str, ...] = ()
+
+
+class SharedReads:
+    """Reads whose answer serves every caller of the next moments: 50 viewers cost one read."""
+
+    def __init__(self) -> None:
+        self._reads: dict[str, tuple[float, asyncio.Task[Any]]] = {}
+
+    async def get(self, name: str, age: float, read: Callable[[], Awaitable[T]]) -> T:
+        """age: seconds for which an answer is used again."""
+        now = asyncio.get_running_loop().time()
+        began, task = self._reads.get(name, (0.0, None))
+        is_usable = task is not None and (not task.done() or now - began < age)
+        if task is None or not is_usable or task.get_loop() is not asyncio.get_running_loop():
+            task = asyncio.ensure_future(read())
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # each caller raises it
+            self._reads[name] = (now, task)
+        return await asyncio.shield(task)
+
+    def forget(self, *names: str) -> None:
+        """The next caller reads again: this process has changed something."""
+        for name in names or list(self._reads):
+            self._reads.pop(name, None)
+
+
+class WebContext:
+    """operations: None while the app that is shown is not open."""
+
+    def __init__(
+        self,
+        operations: Callable[[], Operations | None],
+        settings: WebSettings,
+        authenticator: Authenticator,
+        clock: Clock,
+        app: AppFacts,
+        redaction: Redaction | None = None,
+    ) -> None:
+        self._operations = operations
+        self.settings = settings
+        self.authenticator = authenticator
+        self.clock = clock
+        self.app = app
+        self.redaction: Redaction = redaction or default_redaction()
+        self.shared: SharedReads = SharedReads()
+        self._live: tuple[Operations, LiveView] | None = None
+        self.changes: RateLimit = RateLimit(CHANGES_PER_SECOND, CHANGE_BURST, self.seconds)
+        self.sign_ins: RateLimit = RateLimit(SIGN_INS_PER_MINUTE / 60, SIGN_INS_PER_MINUTE, self.seconds)
+
+    def seconds(self) -> float:
+        return self.clock.now() / 1000
+
+    @property
+    def operations(self) -> Operations:
+        found = self._operations()
+        if found is None:
+            raise ApiError(
+                "not_open",
+                f"the app {self.app.name!r} is not connected to its store in this process: give the program "
+                "lifespan=lifespan(app) of onthedot.integrations.fastapi",
+            )
+        return found
+
+    async def live(self) -> LiveSnapshot:
+        """Rates, sources and workers, as they were at most half a second ago."""
+        found = await self.shared.get("live", _LIVE_AGE, self._look)
+        if found.trouble:
+            raise ApiError("store_unavailable", found.trouble)
+        return found
+
+    async def _look(self) -> LiveSnapshot:
+        operations = self.operations
+        if self._live is None or self._live[0] is not operations:
+            self._live = (operations, operations.watch())
+        return await self._live[1].look()

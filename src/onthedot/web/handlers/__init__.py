@@ -1,0 +1,1 @@
+"""One module per subject; a handler reads one request and calls one operation."""

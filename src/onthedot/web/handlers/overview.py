@@ -1,0 +1,102 @@
+"""The state of an app at a glance, and of this process."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+from onthedot.model.task import TaskState
+from onthedot.operations import Operations
+from onthedot.operations.sources import SourceInfo
+from onthedot.web.endpoints import Query, WebCall
+from onthedot.web.rows import rates_row, source_row
+from onthedot.web.schemas import Overview, OverviewFigures, StatusDetail, StoreStatus
+
+_MAX_SOURCES = 50
+_STATUS_AGE = 1.0  # seconds
+_ALWAYS = ("tasks", "sources", "schedules", "workers", "failures", "flows", "batches", "waiting")
+
+
+class OverviewQuery(Query, frozen=True, kw_only=True):
+    """since: of the series; source: only of this one."""
+
+    since: str = "1h"
+    source: str = ""
+
+
+async def show_overview(call: WebCall[OverviewQuery, None]) -> Overview:
+    live = await call.context.live()
+    sources = [each for each in live.sources if call.query.source in ("", each.name)]
+    counts = {state.value: 0 for state in TaskState}
+    for source in sources:
+        for state in counts:
+            counts[state] += getattr(source, state)
+        counts["ready"] += source.parked
+    rates = live.by_source.get(call.query.source, live.rates)
+    return Overview(
+        now=live.at,
+        counts=counts,
+        rates=rates_row(rates),
+        figures=OverviewFigures(latency_p50=None, latency_p95=None, lateness_p99=None, oldest_ready=None),
+        history=live.history,
+        attention=(),
+        more_attention=0,
+        sources=[
+            source_row(each, live.by_source.get(each.name)) for each in sorted(sources, key=_worst_first)[:_MAX_SOURCES]
+        ],
+        series={},
+        releases=(),
+    )
+
+
+def _worst_first(source: SourceInfo) -> tuple[bool, bool, int, str]:
+    is_unserved = source.ready > 0 and source.workers == 0
+    return (not is_unserved, source.paused is None, -source.failed, source.name)
+
+
+async def show_status(call: WebCall[Query, None]) -> StatusDetail:
+    context = call.context
+    operations = call.operations
+    live = await context.live()
+    store = await context.shared.get("status", _STATUS_AGE, lambda: _store_status(operations, context.app.store))
+    features = [*_ALWAYS]
+    if await context.shared.get("has_outbox", 60, operations.outbox.find_status) is not None:
+        features += ["outbox", "agents"]
+    return StatusDetail(
+        app=context.app.name,
+        apps=[context.app.name, *context.app.others],
+        environment=context.settings.environment,
+        version=context.app.version,
+        releases=sorted({each.version for each in live.workers if each.version}),
+        store=store,
+        workers=len(live.workers),
+        slots=sum(slots for each in live.workers for slots in each.concurrency.values()),
+        running=sum(each.running for each in live.sources),
+        user=call.user.name,
+        role=call.user.role,
+        features=features,
+        trace_url=context.settings.trace_url,
+        now=datetime.now(UTC),
+    )
+
+
+async def _store_status(operations: Operations, kind: str) -> StoreStatus:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    server = await operations.server()
+    if server is None:
+        await operations.limits.list()
+    round_trip = (loop.time() - began) * 1000
+    if server is None:
+        return StoreStatus(
+            kind=kind, server=None, round_trip_ms=round_trip, clock_offset_ms=None, memory=None, memory_limit=None
+        )
+    offset = datetime.now(UTC).timestamp() * 1000 - server.now - round_trip / 2
+    return StoreStatus(
+        kind=kind,
+        server=server.program,
+        round_trip_ms=round(round_trip, 3),
+        clock_offset_ms=round(offset, 3),
+        memory=server.memory or None,
+        memory_limit=server.memory_limit or None,
+    )

@@ -1,0 +1,196 @@
+"""Read tasks: lists, one in full, its explanation and its result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+from starlette.responses import Response
+
+from onthedot.codec.plain_json import json_value
+from onthedot.errors import ArgumentError, TaskNotFound
+from onthedot.model.error_fingerprint import fingerprint
+from onthedot.model.redaction import Redaction
+from onthedot.model.task import TaskInfo, TaskState, possible_uuids
+from onthedot.operations.task_queries import TaskFilter
+from onthedot.web.context import WebContext
+from onthedot.web.endpoints import Query, WebCall
+from onthedot.web.errors import ApiError
+from onthedot.web.filters import MAX_UUIDS, TaskQuery, read_filter
+from onthedot.web.rows import TaskRows, explanation_detail, json_text, shortened, utc
+from onthedot.web.schemas import (
+    AttemptRow,
+    ExplanationDetail,
+    RelatedTasks,
+    Segment,
+    StateCount,
+    StepRow,
+    TaskDetail,
+    TaskList,
+)
+
+_MAX_TRACEBACK = 32 * 1024
+_MAX_CANDIDATES = 5
+_PARTS = ("explain", "timeline", "related")
+
+
+class DetailQuery(Query, frozen=True, kw_only=True):
+    """include: explain, timeline and related, separated by commas."""
+
+    include: str = ""
+
+
+async def task_rows(context: WebContext) -> TaskRows:
+    live = await context.live()
+    return TaskRows(context.redaction, live.sources, live.workers)
+
+
+async def list_tasks(call: WebCall[TaskQuery, None]) -> TaskList:
+    rows = await task_rows(call.context)
+    if call.query.uuids:
+        return await _list_uuids(call, rows)
+    where = read_filter(call.query, call.context.redaction)
+    where["limit"] = call.query.limit
+    if call.query.cursor:
+        where["cursor"] = call.query.cursor
+    try:
+        page = await call.operations.find(**where)
+    except ArgumentError as error:
+        raise ApiError("bad_request", str(error)) from None
+    counts = None
+    if call.query.counts:
+        counts = await count_states(call, where)
+    return TaskList(
+        items=[rows.row(info) for info in page],
+        cursor=page.cursor,
+        scanned=len(page),
+        scanned_to=None,
+        counts=counts,
+    )
+
+
+async def _list_uuids(call: WebCall[TaskQuery, None], rows: TaskRows) -> TaskList:
+    uuids = [uuid for uuid in call.query.uuids.split(",") if uuid]
+    if len(uuids) > MAX_UUIDS:
+        raise ApiError("bad_request", f"more than {MAX_UUIDS} uuids", field="uuids")
+    items = [rows.row(info) for info in await call.operations.tasks.get_many(possible_uuids(uuids))]
+    return TaskList(items=items, cursor=None, scanned=len(items), scanned_to=None)
+
+
+async def count_states(call: WebCall[TaskQuery, None], where: TaskFilter) -> dict[str, StateCount] | None:
+    """Of each state, how many tasks match; None: not known without reading them."""
+    if not where.keys() <= {"state", "source", "limit", "cursor"}:
+        return None
+    by_source = await call.context.shared.get("by_source", 0.5, call.operations.by_source)
+    source = where.get("source")
+    found = {state.value: 0 for state in TaskState}
+    for name, counts in by_source.items():
+        if source in (None, name):
+            for state, number in counts.items():
+                found[state] += number
+    return {state: StateCount(number, True) for state, number in found.items()}
+
+
+async def whole_uuid(call: WebCall[Query, object]) -> str:
+    """The uuid of the path, of which the first or last characters are enough."""
+    part = call.path["uuid"]
+    try:
+        return await call.operations.tasks.complete_uuid(part)
+    except TaskNotFound as error:
+        where: TaskFilter = {"uuid": part, "limit": _MAX_CANDIDATES}
+        if not possible_uuids([part]):
+            raise
+        candidates = [info.uuid for info in await call.operations.find(**where)]
+        if len(candidates) < 2:
+            raise
+        raise ApiError("ambiguous", str(error), candidates=candidates) from None
+
+
+async def show_task(call: WebCall[DetailQuery, None]) -> TaskDetail:
+    include = [part for part in call.query.include.split(",") if part]
+    for part in include:
+        if part not in _PARTS:
+            raise ApiError("bad_request", f"include is one of {', '.join(_PARTS)}, not {part!r}", field="include")
+    uuid = await whole_uuid(call)
+    info = await call.operations.get(uuid)
+    rows = await task_rows(call.context)
+    explain: ExplanationDetail | UnsetType | None = UNSET
+    timeline: list[Segment] | UnsetType = UNSET
+    related: RelatedTasks | UnsetType = UNSET
+    if "explain" in include:
+        explain = None
+        if not info.state.ended:
+            explain = explanation_detail(await call.operations.explain(uuid))
+    if "timeline" in include:
+        timeline = []
+    if "related" in include:
+        related = await _related(call, info)
+    return TaskDetail(
+        **rows.fields(info),
+        **_contents(info, call.context.redaction),
+        steps=[
+            StepRow(step.name, step.size, utc(step.since), utc(step.until), step.signal)
+            for step in await call.operations.steps(uuid)
+        ],
+        items_saved=await call.operations.streamed(uuid),
+        trace_id=None,
+        explain=explain,
+        timeline=timeline,
+        related=related,
+    )
+
+
+def _contents(info: TaskInfo, redaction: Redaction) -> dict[str, Any]:
+    args = redaction.value(json_value(info.args))
+    metadata = redaction.value(json_value(info.metadata))
+    result = redaction.value(json_value(info.result))
+    paths = [
+        *(f"args.{path}" for path in args.paths),
+        *(f"metadata.{path}" for path in metadata.paths),
+        *(f"result.{path}" for path in result.paths),
+    ]
+    return {
+        "args": args.value,
+        "args_text": json_text(args.value),
+        "metadata": metadata.value,
+        "unique": info.unique,
+        "crashes": info.crashes,
+        "retries": info.retries,
+        "result": result.value,
+        "result_status": info.result_status,
+        "errors": [
+            AttemptRow(
+                attempt=error.attempt,
+                type=error.type,
+                message=shortened(redaction.text(error.message), _MAX_TRACEBACK),
+                traceback=redaction.text(error.traceback)[-_MAX_TRACEBACK:],
+                started_at=None,
+                ended_at=None,
+                worker=None,
+            )
+            for error in info.errors
+        ],
+        "redacted": paths,
+    }
+
+
+async def _related(call: WebCall[DetailQuery, None], info: TaskInfo) -> RelatedTasks:
+    parent = await call.operations.parent(info.uuid)
+    group = None
+    if info.error is not None and info.error.type:
+        group = fingerprint(info.source, info.error)
+    return RelatedTasks(parent=None if parent is None else parent.uuid, flow=info.flow, group=group, schedule=None)
+
+
+async def explain_task(call: WebCall[Query, None]) -> ExplanationDetail:
+    return explanation_detail(await call.operations.explain(await whole_uuid(call)))
+
+
+async def show_result(call: WebCall[Query, None]) -> Response:
+    """The result as JSON, to be saved as a file."""
+    info = await call.operations.get(await whole_uuid(call))
+    if info.result_status != "stored":
+        raise ApiError("not_found", f"task {info.uuid} has no stored result: {info.result_status}")
+    shown = call.context.redaction.value(json_value(info.result)).value
+    headers = {"Content-Disposition": f'attachment; filename="{info.uuid}.json"'}
+    return Response(json_text(shown), 200, headers, "application/json")

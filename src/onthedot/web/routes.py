@@ -1,0 +1,115 @@
+"""The table of routes. Server, OpenAPI, the reference and the test of credentials derive from it."""
+
+from __future__ import annotations
+
+from onthedot.web.endpoints import NoBody, Route
+from onthedot.web.filters import TaskQuery
+from onthedot.web.handlers import failures, overview, schedules, session, sources, tasks
+from onthedot.web.handlers.description import show_openapi
+from onthedot.web.schemas import (
+    ExplanationDetail,
+    FailureList,
+    Health,
+    LimitRow,
+    Overview,
+    PlanDetail,
+    Rows,
+    ScheduleRow,
+    SignIn,
+    SourceRow,
+    StatusDetail,
+    TaskDetail,
+    TaskList,
+    WorkerRow,
+)
+
+READ_ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET", path="/overview", handler=overview.show_overview, access="viewer", answer=Overview,
+        query=overview.OverviewQuery, summary="The state of the app at a glance", has_etag=True,
+    ),
+    Route(
+        method="GET", path="/status", handler=overview.show_status, access="viewer", answer=StatusDetail,
+        summary="This process, its store and the caller",
+    ),
+    Route(
+        method="GET", path="/tasks", handler=tasks.list_tasks, access="viewer", answer=TaskList, query=TaskQuery,
+        summary="A page of tasks",
+    ),
+    Route(
+        method="GET", path="/tasks/{uuid}", handler=tasks.show_task, access="viewer", answer=TaskDetail,
+        query=tasks.DetailQuery, summary="A task in full", errors=("not_found", "ambiguous"),
+    ),
+    Route(
+        method="GET", path="/tasks/{uuid}/explain", handler=tasks.explain_task, access="viewer",
+        answer=ExplanationDetail, summary="Why a task is not running", errors=("not_found", "ambiguous"),
+    ),
+    Route(
+        method="GET", path="/tasks/{uuid}/result", handler=tasks.show_result, access="viewer",
+        summary="The result of a task as a JSON file", errors=("not_found", "ambiguous"),
+    ),
+    Route(
+        method="GET", path="/failures", handler=failures.list_failures, access="viewer", answer=FailureList,
+        query=failures.FailureQuery, summary="Failed tasks, grouped by error", has_etag=True,
+    ),
+    Route(
+        method="GET", path="/sources", handler=sources.list_sources, access="viewer", answer=Rows[SourceRow],
+        summary="All sources", has_etag=True,
+    ),
+    Route(
+        method="GET", path="/sources/{name}", handler=sources.show_source, access="viewer", answer=SourceRow,
+        summary="One source", errors=("not_found",),
+    ),
+    Route(
+        method="GET", path="/limits", handler=sources.list_limits, access="viewer", answer=Rows[LimitRow],
+        summary="All limits in force", has_etag=True,
+    ),
+    Route(
+        method="GET", path="/schedules", handler=schedules.list_schedules, access="viewer",
+        answer=Rows[ScheduleRow], summary="All schedules", has_etag=True,
+    ),
+    Route(
+        method="GET", path="/schedules/{name}", handler=schedules.show_schedule, access="viewer", answer=ScheduleRow,
+        summary="One schedule", errors=("not_found",),
+    ),
+    Route(
+        method="GET", path="/schedules/{name}/plan", handler=schedules.show_plan, access="viewer", answer=PlanDetail,
+        query=schedules.PlanQuery, summary="The next runs of a schedule", errors=("not_found",),
+    ),
+    Route(
+        method="GET", path="/schedule-plan", handler=schedules.show_plan, access="viewer", answer=PlanDetail,
+        query=schedules.PlanQuery, summary="The next runs of all schedules",
+    ),
+    Route(
+        method="GET", path="/workers", handler=sources.list_workers, access="viewer", answer=Rows[WorkerRow],
+        summary="All live workers", has_etag=True,
+    ),
+    Route(
+        method="GET", path="/workers/{id}", handler=sources.show_worker, access="viewer", answer=WorkerRow,
+        summary="One worker", errors=("not_found", "ambiguous"),
+    ),
+)  # fmt: skip
+
+SESSION_ROUTES: tuple[Route, ...] = (
+    Route(
+        method="POST", path="/session", handler=session.sign_in, access="open", body=SignIn, status=204,
+        summary="Exchange a token for a cookie", errors=("unauthorized", "too_many", "not_available"),
+    ),
+    Route(
+        method="DELETE", path="/session", handler=session.sign_out, access="viewer", body=NoBody, status=204,
+        summary="Clear the cookie",
+    ),
+    Route(
+        method="GET", path="/openapi.json", handler=show_openapi, access="viewer", summary="This description",
+    ),
+    Route(
+        method="GET", path="/healthz", prefix="", handler=session.is_alive, access="open", answer=Health,
+        summary="The process lives",
+    ),
+    Route(
+        method="GET", path="/readyz", prefix="", handler=session.is_ready, access="open", answer=Health,
+        summary="The store answers within a second",
+    ),
+)  # fmt: skip
+
+ROUTES: tuple[Route, ...] = (*READ_ROUTES, *SESSION_ROUTES)

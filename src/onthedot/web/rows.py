@@ -1,0 +1,208 @@
+"""Values of operations → the JSON of the API, without secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+
+from onthedot.codec.plain_json import json_value
+from onthedot.model.redaction import Redaction
+from onthedot.model.task import TaskInfo
+from onthedot.operations.explain import Explanation
+from onthedot.operations.humanize import short_id
+from onthedot.operations.limits import LimitInfo
+from onthedot.operations.live_view import Rates
+from onthedot.operations.sources import Pause, SourceInfo
+from onthedot.operations.workers import WorkerInfo
+from onthedot.web.schemas import (
+    ErrorText,
+    ExplanationDetail,
+    ExplanationText,
+    LimitRow,
+    PauseRow,
+    SourceLimitRow,
+    SourceRates,
+    SourceRow,
+    TaskListRow,
+    WorkerRow,
+)
+
+MAX_PREVIEW = 200  # characters of a label or of arguments in a row
+MAX_MESSAGE = 2000  # characters of an error in a row
+MAX_REASON = 6  # words
+
+
+def shortened(text: str, length: int) -> str:
+    """
+    >>> shortened("abcdef", 4)
+    'abc…'
+    """
+    if len(text) <= length:
+        return text
+    return text[: length - 1] + "…"
+
+
+def utc(moment: datetime | None) -> datetime | None:
+    if moment is None:
+        return None
+    try:
+        return moment.astimezone(UTC)
+    except (OverflowError, ValueError):  # year 1 or 9999 in another zone
+        return moment.replace(tzinfo=UTC)
+
+
+class TaskRows:
+    """Makes rows of tasks. sources and workers: give the reasons why a task does not run, and its retries."""
+
+    def __init__(self, redaction: Redaction, sources: Sequence[SourceInfo], workers: Sequence[WorkerInfo]) -> None:
+        self._redaction = redaction
+        self._sources: Mapping[str, SourceInfo] = {source.name: source for source in sources}
+        self._max_retries = {name: number for worker in workers for name, number in worker.max_retries.items()}
+
+    def row(self, info: TaskInfo) -> TaskListRow:
+        return TaskListRow(**self.fields(info))
+
+    def fields(self, info: TaskInfo) -> dict[str, Any]:
+        """Those of a `TaskListRow`."""
+        duration = None
+        if info.duration is not None:
+            duration = info.duration.total_seconds() * 1000
+        return {
+            "uuid": info.uuid,
+            "short_id": short_id(info.uuid),
+            "source": info.source,
+            "label": shortened(self._redaction.text(info.label), MAX_PREVIEW),
+            "state": info.state.value,
+            "reason": self._reason(info),
+            "attempt": info.attempt,
+            "max_retries": self._max_retries.get(info.source, 0),
+            "priority": info.priority,
+            "tags": info.tags,
+            "lane": info.lane,
+            "added_at": utc(info.added_at),
+            "due_at": utc(info.schedule_at),
+            "started_at": utc(info.started_at),
+            "ended_at": utc(info.ended_at),
+            "duration_ms": duration,
+            "worker": info.worker,
+            "error": self._error(info),
+            "args_preview": self._preview(info),
+            "progress": info.progress,
+            "flow": info.flow,
+            "cancel_wanted": info.cancel_wanted,
+        }
+
+    def _error(self, info: TaskInfo) -> ErrorText | None:
+        if info.error is None:
+            return None
+        return ErrorText(info.error.type, shortened(self._redaction.text(info.error.message), MAX_MESSAGE))
+
+    def _preview(self, info: TaskInfo) -> str:
+        shown = json_value(self._redaction.value(json_value(info.args)).value)
+        return shortened(json_text(shown), MAX_PREVIEW)
+
+    def _reason(self, info: TaskInfo) -> str:
+        """Why it does not run, in few words: exact only with `explain`."""
+        if info.cancel_wanted:
+            return "cancel wanted"
+        source = self._sources.get(info.source)
+        match info.state:
+            case "scheduled" if info.retries or info.crashes:
+                return f"runs again, attempt {info.attempt}"
+            case "ready" if source is not None and source.paused is not None:
+                return "the source is paused"
+            case "ready" if source is not None and not source.workers:
+                return "no live worker knows it"
+            case "ready" if info.lane is not None:
+                return f"in lane {info.lane}"
+            case "waiting":
+                return "waits for tasks or signals"
+            case _:
+                return " ".join(self._redaction.text(info.reason).split()[:MAX_REASON])
+
+
+def json_text(value: object) -> str:
+    """JSON with every digit: JavaScript loses those of long numbers."""
+    return msgspec.json.encode(value).decode()
+
+
+def source_row(info: SourceInfo, rates: Rates | None = None) -> SourceRow:
+    times = info.run_times
+    mode: Literal["", "frozen", "degraded"] = ""
+    if info.frozen:
+        mode = "frozen"
+    elif info.degraded:
+        mode = "degraded"
+    return SourceRow(
+        name=info.name,
+        ready=info.ready,
+        parked=info.parked,
+        scheduled=info.scheduled,
+        running=info.running,
+        waiting=info.waiting,
+        succeeded=info.succeeded,
+        failed=info.failed,
+        cancelled=info.cancelled,
+        workers=info.workers,
+        p50_ms=None if times is None else times.p50 * 1000,
+        p95_ms=None if times is None else times.p95 * 1000,
+        limits=[SourceLimitRow(each.name, each.cap, each.rate, each.burst, each.by) for each in info.limits],
+        paused=None if info.paused is None else pause_row(info.paused),
+        paused_keys=[pause_row(each) for each in info.paused_keys],
+        mode=mode,
+        rates=None if rates is None else rates_row(rates),
+    )
+
+
+def rates_row(rates: Rates) -> SourceRates:
+    return SourceRates(rates.started, rates.done, rates.failed, rates.retried)
+
+
+def pause_row(pause: Pause) -> PauseRow:
+    return PauseRow(pause.key, pause.reason, utc(pause.since))
+
+
+def limit_row(info: LimitInfo) -> LimitRow:
+    return LimitRow(
+        name=info.name,
+        cap=info.cap,
+        rate=info.rate,
+        burst=info.burst,
+        paused=info.paused,
+        reason=info.reason,
+        changed=info.changed,
+    )
+
+
+def worker_row(info: WorkerInfo) -> WorkerRow:
+    return WorkerRow(
+        id=info.id,
+        short_id=short_id(info.id),
+        host=info.host,
+        pid=info.pid,
+        version=info.version,
+        release="",
+        since=utc(info.started),
+        slots=info.concurrency,
+        running=info.running,
+        sources=info.sources,
+        schedules=info.schedules,
+        data_lost=utc(info.data_lost),
+    )
+
+
+def explanation_detail(found: Explanation) -> ExplanationDetail:
+    return ExplanationDetail(
+        uuid=found.uuid,
+        state=found.state.value,
+        reason=found.reason,
+        text=found.text,
+        until=utc(found.until),
+        ahead=found.ahead,
+        estimated_start=utc(found.estimated_start),
+        more=[ExplanationText(each.reason, each.text, utc(each.until)) for each in found.also],
+        holders=[each.uuid for each in found.by if each.uuid is not None],
+    )

@@ -1,0 +1,437 @@
+"""The JSON of the HTTP API. Inside v1 fields and values are only added."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+Moment = Annotated[datetime, Meta(tz=True)]
+State = Literal["scheduled", "ready", "running", "waiting", "succeeded", "failed", "cancelled"]
+Count = Annotated[int, Meta(ge=0)]
+T = TypeVar("T")
+
+
+class ErrorDetail(Struct, frozen=True, omit_defaults=True):
+    """An error. code: stable; request_id: as in the log of the server."""
+
+    code: str
+    message: str
+    request_id: str
+    field: str | None = None
+    candidates: Sequence[str] | None = None
+
+
+class ErrorAnswer(Struct, frozen=True):
+    """The body of every answer with a status of 400 or more."""
+
+    error: ErrorDetail
+
+
+class Changed(Struct, frozen=True):
+    """How many tasks, events or pauses an operation has changed."""
+
+    changed: int
+
+
+class ErrorText(Struct, frozen=True):
+    """An error in a row."""
+
+    type: str
+    message: str
+
+
+class TaskListRow(Struct, frozen=True, kw_only=True):
+    """A task in a list."""
+
+    uuid: str
+    short_id: str
+    source: str
+    label: str
+    state: State
+    reason: str
+    attempt: int
+    max_retries: int
+    priority: int
+    tags: Sequence[str]
+    lane: str | None
+    added_at: Moment
+    due_at: Moment
+    started_at: Moment | None
+    ended_at: Moment | None
+    duration_ms: float | None
+    worker: str | None
+    error: ErrorText | None
+    args_preview: str
+    progress: tuple[float, float] | None
+    flow: str | None
+    cancel_wanted: bool
+
+
+class StateCount(Struct, frozen=True):
+    """How many tasks of a state match. exact: False: at least so many."""
+
+    n: int
+    exact: bool
+
+
+class TaskList(Struct, frozen=True, kw_only=True):
+    """A page of tasks. scanned: records that were read; scanned_to: when the oldest of them was added."""
+
+    items: Sequence[TaskListRow]
+    cursor: str | None
+    scanned: int
+    scanned_to: Moment | None
+    counts: Mapping[str, StateCount] | None = None
+
+
+class AttemptRow(Struct, frozen=True, kw_only=True):
+    """The error of one attempt."""
+
+    attempt: int
+    type: str
+    message: str
+    traceback: str
+    started_at: Moment | None
+    ended_at: Moment | None
+    worker: str | None
+
+
+class StepRow(Struct, frozen=True):
+    """A saved step of a durable task."""
+
+    name: str
+    size: int
+    at: Moment | None
+    until: Moment | None
+    signal: str
+
+
+class ExplanationText(Struct, frozen=True):
+    """One reason why a task is not running."""
+
+    reason: str
+    text: str
+    until: Moment | None
+
+
+class ExplanationDetail(Struct, frozen=True, kw_only=True):
+    """Why a task is not running."""
+
+    uuid: str
+    state: State
+    reason: str
+    text: str
+    until: Moment | None
+    ahead: int
+    estimated_start: Moment | None
+    more: Sequence[ExplanationText]
+    holders: Sequence[str]
+
+
+class PauseSpan(Struct, frozen=True):
+    """A pause that lay over a segment of a timeline, from the audit."""
+
+    from_: Annotated[datetime, Meta(tz=True)]
+    to: Moment | None
+    user: str
+    reason: str
+
+
+class Segment(Struct, frozen=True, rename={"from_": "from"}):
+    """A recorded part of a task's life. to: None: it has not ended."""
+
+    from_: Annotated[datetime, Meta(tz=True)]
+    to: Moment | None
+    kind: Literal["scheduled", "pending", "running", "backoff", "waiting", "crash"]
+    attempt: int
+    worker: str | None
+    text: str
+    paused: Sequence[PauseSpan] = ()
+
+
+class RelatedTasks(Struct, frozen=True, kw_only=True):
+    """Tasks that belong together with one. group: of the same error."""
+
+    parent: str | None
+    flow: str | None
+    group: str | None
+    schedule: str | None
+
+
+class TaskDetail(TaskListRow, frozen=True, kw_only=True):
+    """A task in full. args_text: the exact JSON, since JavaScript loses digits of long numbers."""
+
+    args: Any
+    args_text: str
+    metadata: Any
+    unique: str | None
+    crashes: int
+    retries: int
+    result: Any
+    result_status: str
+    errors: Sequence[AttemptRow]
+    steps: Sequence[StepRow]
+    items_saved: int
+    trace_id: str | None
+    redacted: Sequence[str]
+    explain: ExplanationDetail | UnsetType | None = UNSET
+    timeline: Sequence[Segment] | UnsetType = UNSET
+    related: RelatedTasks | UnsetType = UNSET
+
+
+class LimitRow(Struct, frozen=True, kw_only=True):
+    """A limit in force. changed: fields that an operator has set; rate: per second."""
+
+    name: str
+    cap: int | None
+    rate: float | None
+    burst: float | None
+    paused: bool
+    reason: str
+    changed: Sequence[str]
+
+
+class PauseRow(Struct, frozen=True):
+    """A pause. key: None: of the whole source."""
+
+    key: str | None
+    reason: str
+    since: Moment | None
+
+
+class SourceLimitRow(Struct, frozen=True):
+    """A limit of a source. by: code or operator."""
+
+    name: str
+    cap: int | None
+    rate: float | None
+    burst: float
+    by: str
+
+
+class SourceRates(Struct, frozen=True):
+    """Tasks per second, over the last ten seconds."""
+
+    started: float
+    done: float
+    failed: float
+    retried: float
+
+
+class SourceRow(Struct, frozen=True, kw_only=True):
+    """A source, or a lane that sources share ("@openai")."""
+
+    name: str
+    ready: int
+    parked: int
+    scheduled: int
+    running: int
+    waiting: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    workers: int
+    p50_ms: float | None
+    p95_ms: float | None
+    limits: Sequence[SourceLimitRow]
+    paused: PauseRow | None
+    paused_keys: Sequence[PauseRow]
+    mode: Literal["", "frozen", "degraded"]
+    rates: SourceRates | None
+    oldest_ready_s: float | None = None
+    next_due: Moment | None = None
+
+
+class WorkerRow(Struct, frozen=True, kw_only=True):
+    """A worker. slots: by pool."""
+
+    id: str
+    short_id: str
+    host: str
+    pid: int
+    version: str
+    release: str
+    since: Moment | None
+    slots: Mapping[str, int]
+    running: int
+    sources: Sequence[str]
+    schedules: Sequence[str]
+    data_lost: Moment | None
+    alive: bool = True
+    done_per_minute: float | None = None
+    loop_lag_p99_ms: float | None = None
+    rss_bytes: int | None = None
+
+
+class RunDot(Struct, frozen=True):
+    """One of the last runs of a schedule. uuid: None: it is not kept, or was skipped."""
+
+    at: Moment
+    uuid: str | None
+    state: str
+
+
+class ScheduleRow(Struct, frozen=True, kw_only=True):
+    """A schedule. next: the next three runs; revision: for If-Match."""
+
+    name: str
+    source: str
+    rule: str
+    enabled: bool
+    next_run: Moment | None
+    last_run: Moment | None
+    run_count: int
+    owner: Literal["code", "data"]
+    orphan: bool
+    reason: str
+    args: Any
+    options: Any
+    skipped: Mapping[str, int]
+    revision: str
+    next: Sequence[Moment]
+    runs: Sequence[RunDot]
+
+
+class PlanRow(Struct, frozen=True):
+    """A future run. wall: the time in the schedule's zone; mark: gap, first or second at a change of clocks."""
+
+    name: str
+    at: Moment
+    wall: str
+    due: Moment
+    mark: str
+
+
+class HourLoad(Struct, frozen=True):
+    """How many runs begin in the hour that begins then."""
+
+    at: Moment
+    runs: int
+
+
+class PlanDetail(Struct, frozen=True):
+    """The next runs, and how many there are per hour."""
+
+    items: Sequence[PlanRow]
+    load: Sequence[HourLoad]
+
+
+class FailureRow(Struct, frozen=True, kw_only=True):
+    """Failed tasks with the same source, error and place. trend: failures per 24th part of the time asked for."""
+
+    group: str
+    source: str
+    type: str
+    message: str
+    place: str
+    count: int
+    first: Moment | None
+    last: Moment | None
+    example: str
+    trend: Sequence[int]
+
+
+class FailureList(Struct, frozen=True, kw_only=True):
+    """Groups of failures. counted_to: None: all were counted, else those that failed since then."""
+
+    items: Sequence[FailureRow]
+    counted: int
+    counted_to: Moment | None
+    as_of: Moment
+
+
+class AttentionAction(Struct, frozen=True):
+    """The request that deals with an attention item, relative to /api/v1; GET: a page or view to open."""
+
+    label: str
+    method: str
+    path: str
+    body: Any = None
+
+
+class AttentionRow(Struct, frozen=True, kw_only=True):
+    """A condition that an operator should act on."""
+
+    kind: str
+    severity: Literal["error", "warning", "info"]
+    text: str
+    size: int
+    since: Moment | None
+    source: str | None
+    group: str | None
+    action: AttentionAction | None
+
+
+class OverviewFigures(Struct, frozen=True, kw_only=True):
+    """Seconds; None: not known."""
+
+    latency_p50: float | None
+    latency_p95: float | None
+    lateness_p99: float | None
+    oldest_ready: float | None
+
+
+class Overview(Struct, frozen=True, kw_only=True):
+    """The state of an app at a glance. history: tasks that ended in each of the last 60 seconds."""
+
+    now: Moment
+    counts: Mapping[str, int]
+    rates: SourceRates
+    figures: OverviewFigures
+    history: Sequence[int]
+    attention: Sequence[AttentionRow]
+    more_attention: int
+    sources: Sequence[SourceRow]
+    series: Mapping[str, Any]
+    releases: Sequence[Any]
+
+
+class StoreStatus(Struct, frozen=True, kw_only=True):
+    """The store. server: None: it is part of this process or of this machine."""
+
+    kind: str
+    server: str | None
+    round_trip_ms: float
+    clock_offset_ms: float | None
+    memory: int | None
+    memory_limit: int | None
+
+
+class StatusDetail(Struct, frozen=True, kw_only=True):
+    """This process, its store and the caller."""
+
+    app: str
+    apps: Sequence[str]
+    environment: str
+    version: str
+    releases: Sequence[str]
+    store: StoreStatus
+    workers: int
+    slots: int
+    running: int
+    user: str
+    role: Literal["viewer", "operator"]
+    features: Sequence[str]
+    trace_url: str
+    now: Moment
+
+
+class Rows(Struct, Generic[T], frozen=True):
+    """A list that is complete."""
+
+    items: Sequence[T]
+
+
+class SignIn(Struct, frozen=True, forbid_unknown_fields=True):
+    """A token, from the form of the page."""
+
+    token: Annotated[str, Meta(min_length=1, max_length=512)]
+
+
+class Health(Struct, frozen=True):
+    """ok, or the problem."""
+
+    status: str
