@@ -67,6 +67,7 @@ WITHOUT = {
         "identity",
         "undecodable",
         "claim_entries",
+        "series",
         *EVENTS,
     ),
     "memory": ("undecodable", "claim_entries"),  # it keeps objects, which are always readable
@@ -79,8 +80,8 @@ VERSIONED = (
     "settle",
 )  # facets that use most of a driver run on every Python
 ONLY = {  # other connections to a store that is tested in full: these facets, unless ONTHEDOT_FAULTS=long
-    "limited": ("hints", "notes", "schedules"),
-    "pooled": ("hints", "notes", "settle", *EVENTS),
+    "limited": ("hints", "notes", "schedules", "series"),
+    "pooled": ("hints", "notes", "series", "settle", *EVENTS),
 }
 
 

@@ -26,6 +26,7 @@ from onthedot.stores.contract import (
     Note,
     Record,
     Schedule,
+    SeriesEntry,
     SlotPool,
     Store,
 )
@@ -115,6 +116,7 @@ VERBS: dict[str, Verb] = {
         lambda it: it.store.fire([FireRequest("s", 1, (NewTask("window", "c", b""),), 10**15)]), [True], [False]
     ),
     "delete_schedules": Verb(lambda it: it.store.delete_schedules(["s"]), None, None),
+    "write_series": Verb(lambda it: it.store.write_series([SeriesEntry("audit", 1, "ann", b"a")]), True, True),
     "purge": Verb(lambda it: it.store.purge(100), 1, 0),
 }  # the reads of `Inspect` change nothing
 

@@ -25,6 +25,7 @@ VERBS = frozenset(
     """
     add turn note cancel lift adopt revive heartbeat close_session put_schedules put_limits fire delete_schedules purge
     signal subscribe get find notes tally position schedules limits sessions changes signals counters
+    write_series read_series
     """.split()  # noqa: SIM905 -- read as a block
 )
 

@@ -24,6 +24,7 @@ from onthedot.stores.contract import (
     Policy,
     Requeued,
     Schedule,
+    SeriesEntry,
     SlotPool,
     Store,
     Suspended,
@@ -217,6 +218,7 @@ CALLS: dict[str, Call] = {
     "fire": Call("fire", _fire),
     "schedules": Call("put_schedules", lambda life: life.store.put_schedules(_schedules(life))),
     "delete schedules": Call("delete_schedules", lambda life: life.store.delete_schedules(["s"])),
+    "series": Call("write_series", lambda life: life.store.write_series([SeriesEntry("minutes", 1, "w", b"a")])),
     "purge": Call("purge", _purge),
     "limits": Call("put_limits", lambda life: life.store.put_limits([Limit("a/k", cap=5), Limit("a", cap=9)])),
 }

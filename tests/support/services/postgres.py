@@ -119,6 +119,7 @@ TABLES = (
     "task", "place", "claim", "session", "dead_session", "recent_uuid", "unique_key", "limit_rule", "token_bucket",
     "lane_check", "schedule", "retention", "tally", "change", "counter", "counter_delta", "waiter", "signal",
     "subscription", "event_outbox", "event_member", "event_bucket", "flow_resume_handles", "flow_resume_events",
+    "series_entry",
 )  # fmt: skip
 _ONE = "SELECT id FROM onthedot.app WHERE name = %s"
 FORGET = f"""WITH one AS ({_ONE}), notes AS (

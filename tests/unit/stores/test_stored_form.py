@@ -12,9 +12,9 @@ from onthedot.stores.sqlite import schema as sqlite
 
 DIGESTS = {
     "sqlite 3": "e9b6a9f15c3f",
-    "sqlite 4": "8f72a93ec0e2",
+    "sqlite 4": "61d2b002ed81",
     "postgres 3": "b4a5b5e8ef3d",
-    "postgres 4": "38ed3129fa0a",
+    "postgres 4": "ccf546c524cc",
 }
 
 

@@ -93,6 +93,12 @@ from onthedot.stores.contract.protocol import (
     Tasks as Tasks,
 )
 from onthedot.stores.contract.schedules import FireRequest as FireRequest, Schedule as Schedule
+from onthedot.stores.contract.series import (
+    MAX_SERIES_DATA as MAX_SERIES_DATA,
+    SERIES as SERIES,
+    SeriesEntry as SeriesEntry,
+    SeriesRetention as SeriesRetention,
+)
 from onthedot.stores.contract.sessions import (
     CLIENT_LEASE as CLIENT_LEASE,
     MAX_SUBSCRIPTIONS as MAX_SUBSCRIPTIONS,

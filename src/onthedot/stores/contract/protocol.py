@@ -19,6 +19,7 @@ from onthedot.stores.contract.limits import Limit
 from onthedot.stores.contract.outcomes import Outcome
 from onthedot.stores.contract.position import Position
 from onthedot.stores.contract.schedules import FireRequest, Schedule
+from onthedot.stores.contract.series import SeriesEntry
 from onthedot.stores.contract.sessions import HeartbeatResult, Hints
 from onthedot.stores.contract.signals import NewSignal, SignalPage
 from onthedot.stores.contract.tasks import Added, NewTask, Page, Record, State
@@ -165,12 +166,24 @@ class Control(Protocol):
         """Delete schedules by name; unknown names are ignored."""
         ...
 
+    async def write_series(self, entries: Sequence[SeriesEntry], replaces: Sequence[SeriesEntry] = ()) -> bool:
+        """Write up to BATCH entries; an entry takes the place of the one with its key.
+
+        replaces: compare and set. These entries are removed in the same step. The answer is False, and nothing has
+        changed, unless each has its revision still (0: there is no entry with this key). A repeat of a call that
+        replaced something is refused.
+
+        ValueError: the data of an entry is larger than MAX_SERIES_DATA, or the series is not in SERIES.
+        """
+        ...
+
     async def purge(self, limit: int, most: int = 1_000_000) -> int:
         """Delete up to `limit` ended records that are past keep_until, or the oldest beyond `most`; return how many.
 
         A task whose `links.flow` still lives is kept, and looked at again a day later. Results and signals past their
         own time are deleted too; they are not visible after that time, purged or not. Counters without a change for
-        COUNTER_KEEP are deleted if no task waits for them.
+        COUNTER_KEEP are deleted if no task waits for them, and up to `limit` entries of each series beyond its
+        retention.
         """
         ...
 
@@ -202,6 +215,15 @@ class Inspect(Protocol):
 
     async def counters(self, names: Sequence[str]) -> Sequence[Counter]:
         """One per name."""
+        ...
+
+    async def read_series(
+        self, series: str, since: int, until: int, limit: int, *, newest_first: bool = False
+    ) -> Sequence[SeriesEntry]:
+        """Up to `limit` entries with since ≤ at ≤ until, by (at, writer).
+
+        The next page begins with the last `at`: the caller drops the keys that it has.
+        """
         ...
 
     async def tally(self) -> Mapping[tuple[str, State], int]:

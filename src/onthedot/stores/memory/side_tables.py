@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 
 from onthedot.stores.contract import RECENT_MS, Note, NoteKind, Record, Schedule
 from onthedot.stores.memory.event_tables import MemoryEventTables
+from onthedot.stores.memory.series import MemorySeries
 from onthedot.stores.rules.notifications import Notifications
 from onthedot.stores.rules.task_tables import SessionEntry, UniqueKey
 
@@ -22,6 +23,7 @@ class MemorySideTables:
         self.process: str = ""  # there is one only
         self.notifications: Notifications = Notifications()
         self.events: MemoryEventTables = MemoryEventTables()
+        self.series: MemorySeries = MemorySeries()
         self._sessions: dict[str, SessionEntry] = {}
         self._dead: OrderedDict[str, None] = OrderedDict()
         self._first_death: float | None = None  # kept, since every turn reads it

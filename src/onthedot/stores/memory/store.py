@@ -30,6 +30,7 @@ from onthedot.stores.contract import (
     Position,
     Record,
     Schedule,
+    SeriesEntry,
     SignalPage,
     State,
     StoreTraits,
@@ -47,6 +48,7 @@ from onthedot.stores.rules import (
     journal as journal_rules,
     retention as retention_rules,
     schedules as schedule_rules,
+    series as series_rules,
     sessions as session_rules,
     transfer as transfer_rules,
 )
@@ -166,6 +168,11 @@ class MemoryStore(MemoryOutbox):
         with self._call() as tables:
             tables.delete_schedules(schedules)
 
+    async def write_series(self, entries: Sequence[SeriesEntry], replaces: Sequence[SeriesEntry] = ()) -> bool:
+        series_rules.check(entries, replaces)
+        with self._call() as tables:
+            return series_rules.write(tables.series, entries, replaces)
+
     async def purge(self, limit: int, most: int = 1_000_000) -> int:
         with self._call() as tables:
             return retention_rules.purge(tables, limit, most)
@@ -198,6 +205,12 @@ class MemoryStore(MemoryOutbox):
     async def counters(self, names: Sequence[str]) -> Sequence[Counter]:
         with self._lock:
             return [self._tables.counters.get(name) for name in names]
+
+    async def read_series(
+        self, series: str, since: int, until: int, limit: int, *, newest_first: bool = False
+    ) -> Sequence[SeriesEntry]:
+        with self._lock:
+            return self._tables.series.read(series, since, until, limit, newest_first=newest_first)
 
     async def tally(self) -> Mapping[tuple[str, State], int]:
         with self._lock:

@@ -64,6 +64,9 @@ SELECT * FROM onthedot.note_v1($1);
 -- name: signal
 SELECT * FROM onthedot.signal_v1($1);
 
+-- name: write_series
+SELECT * FROM onthedot.write_series_v1($1);
+
 -- name: subscribe
 SELECT onthedot.subscribe_v1($1);
 
@@ -191,6 +194,16 @@ LEFT JOIN LATERAL (
     SELECT number, id, payload FROM onthedot.signal
     WHERE app = {app_id} AND name = $3 AND number > $4 AND until > onthedot.now_v1($2) ORDER BY number LIMIT $5
 ) AS s ON true ORDER BY s.number;
+
+-- name: read_series
+-- Entries of a series between two times, by time and writer.
+SELECT series, at, writer, data, revision FROM onthedot.series_entry
+WHERE app = {app_id} AND series = $2 AND at BETWEEN $3 AND $4 ORDER BY at, writer LIMIT $5;
+
+-- name: read_series_backwards
+-- The same, the newest first.
+SELECT series, at, writer, data, revision FROM onthedot.series_entry
+WHERE app = {app_id} AND series = $2 AND at BETWEEN $3 AND $4 ORDER BY at DESC, writer DESC LIMIT $5;
 
 -- name: server
 -- The server's time and version.

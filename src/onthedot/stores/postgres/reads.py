@@ -23,6 +23,7 @@ from onthedot.stores.contract import (
     Position,
     Record,
     Schedule,
+    SeriesEntry,
     SignalPage,
     State,
     StoredSignal,
@@ -107,6 +108,13 @@ class PostgresReads(ABC):
     async def server(self) -> ServerInfo:
         row = await self._reads.row(SQL["server"], self._now())
         return ServerInfo(float(row["now"]), f"PostgreSQL {row['version']}")
+
+    async def read_series(
+        self, series: str, since: int, until: int, limit: int, *, newest_first: bool = False
+    ) -> Sequence[SeriesEntry]:
+        statement = SQL["read_series_backwards" if newest_first else "read_series"]
+        rows = await self._reads.rows(statement, self._name, series, since, until, limit)
+        return [SeriesEntry(*row) for row in rows]
 
     async def tally(self) -> dict[tuple[str, State], int]:
         rows = await self._reads.rows(SQL["tally"], self._name)

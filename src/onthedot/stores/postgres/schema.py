@@ -19,8 +19,8 @@ _LOCK = 1869897843  # advisory: one process at a time creates or migrates the sc
 _FUNCTIONS = (
     "prelude", "change_log", "records", "places", "limits", "lanes", "counters", "waits", "subscriptions",
     "unique_keys", "insert", "events", "finish", "settle", "alarms", "schedules", "claim", "sessions", "turn", "cancel",
-    "revive", "transfer", "journal", "signals", "relay", "event_log", "resume_handles", "event_retention", "retention",
-    "verb_settings",
+    "revive", "transfer", "journal", "signals", "relay", "event_log", "resume_handles", "event_retention", "series",
+    "retention", "verb_settings",
 )  # fmt: skip
 
 
@@ -29,12 +29,12 @@ def _text(*names: str) -> str:
 
 
 _REVIVES = "ALTER TABLE onthedot.task ADD COLUMN revives integer NOT NULL DEFAULT 0;\n"
-MIGRATIONS: dict[int, str] = {3: _REVIVES + _text("event_schema")}
+MIGRATIONS: dict[int, str] = {3: _REVIVES + _text("event_schema", "series_schema")}
 """The tables, from this version to the next. The functions of the last version are replaced after all steps."""
 
 
 def schema_text() -> str:
-    return f"{_text('schema', 'event_schema')}\n{functions_text()}"
+    return f"{_text('schema', 'event_schema', 'series_schema')}\n{functions_text()}"
 
 
 def functions_text() -> str:

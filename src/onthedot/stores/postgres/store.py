@@ -13,6 +13,7 @@ from onthedot.clock.system import SystemClock
 from onthedot.errors import StoreUnavailable
 from onthedot.forks import keep_over_fork, register_fork_hooks
 from onthedot.stores.contract import (
+    SERIES,
     Added,
     ClaimRequest,
     FireRequest,
@@ -27,6 +28,7 @@ from onthedot.stores.contract import (
     Outcome,
     Record,
     Schedule,
+    SeriesEntry,
     StoreTraits,
     TurnResult,
     Verdict,
@@ -39,6 +41,7 @@ from onthedot.stores.postgres.queries import SQL
 from onthedot.stores.postgres.reads import PostgresReads
 from onthedot.stores.postgres.schema import prepare
 from onthedot.stores.postgres.url import PostgresAddress
+from onthedot.stores.rules import series as series_rules
 
 
 class PostgresLoop:
@@ -302,8 +305,15 @@ class PostgresStore(PostgresReads, PostgresOutbox):
     async def delete_schedules(self, schedules: Sequence[str]) -> None:
         await self.connections.add.row(SQL["delete_schedules"], self._request(names=schedules))
 
+    async def write_series(self, entries: Sequence[SeriesEntry], replaces: Sequence[SeriesEntry] = ()) -> bool:
+        series_rules.check(entries, replaces)
+        request = self._request(entries=entries, replaces=replaces)
+        written: bool = (await self.connections.add.row(SQL["write_series"], request))["written"]
+        return written
+
     async def purge(self, limit: int, most: int = 1_000_000) -> int:
-        row = await self.connections.add.row(SQL["purge"], self._request(limit=limit, most=most))
+        rules = [{"name": name, "keep": each.keep, "most": each.most} for name, each in SERIES.items()]
+        row = await self.connections.add.row(SQL["purge"], self._request(limit=limit, most=most, series=rules))
         deleted: int = row["deleted"]
         return deleted
 

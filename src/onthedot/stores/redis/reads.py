@@ -22,6 +22,7 @@ from onthedot.stores.contract import (
     Position,
     Record,
     Schedule,
+    SeriesEntry,
     SignalPage,
     State,
     StoredSignal,
@@ -31,6 +32,7 @@ from onthedot.stores.redis.client import info_fields
 from onthedot.stores.redis.policy_format import remember_policy
 from onthedot.stores.redis.position import PositionAnswer, to_limit, to_position
 from onthedot.stores.redis.record_format import seq_bytes, to_schedules, to_seen_record, unpack_message
+from onthedot.stores.redis.series_format import to_entries
 from onthedot.stores.redis.uuid_format import pack_each_uuid, pack_uuid, to_uuid, to_uuids, uuid_patterns
 from onthedot.stores.rules.filters import check, fits
 from onthedot.stores.rules.records import with_history, with_state
@@ -179,6 +181,12 @@ class RedisReads(ABC):
     async def counters(self, names: Sequence[str]) -> list[Counter]:
         values, failures = await self._call("counters", *names)
         return [Counter(int(value or 0), int(failed or 0)) for value, failed in zip(values, failures, strict=True)]
+
+    async def read_series(
+        self, series: str, since: int, until: int, limit: int, *, newest_first: bool = False
+    ) -> Sequence[SeriesEntry]:
+        keys, values = await self._call("read_series", series, since, until, limit, int(newest_first))
+        return to_entries(series, keys, values)
 
     async def tally(self) -> dict[tuple[str, State], int]:
         tally: dict[tuple[str, State], int] = {}

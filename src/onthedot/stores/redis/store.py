@@ -31,6 +31,7 @@ from onthedot.stores.contract import (
     Outcome,
     Record,
     Schedule,
+    SeriesEntry,
     SlotPool,
     StoreIdentity,
     StoreTraits,
@@ -54,9 +55,11 @@ from onthedot.stores.redis.record_format import (
     to_records,
     to_schedules,
 )
+from onthedot.stores.redis.series_format import pack_entries, pack_retention
 from onthedot.stores.redis.subscription import RedisSubscription
 from onthedot.stores.redis.url import RedisAddress, parse_url
 from onthedot.stores.redis.uuid_format import pack_each_uuid, pack_uuid, to_uuid
+from onthedot.stores.rules import series as series_rules
 
 T = TypeVar("T")
 
@@ -260,10 +263,15 @@ class RedisStore(RedisReads):
         if schedules:
             await self._call("delete_schedules", *schedules)
 
+    async def write_series(self, entries: Sequence[SeriesEntry], replaces: Sequence[SeriesEntry] = ()) -> bool:
+        series_rules.check(entries, replaces)
+        return bool(await self._call("write_series", *pack_entries(entries, replaces)))
+
     async def purge(self, limit: int, most: int = 1_000_000) -> int:
         purged = 0
+        rules = pack_retention()
         while True:
-            dropped, more = cast("list[int]", await self._call("purge", min(limit - purged, _PURGE), most))
+            dropped, more = cast("list[int]", await self._call("purge", min(limit - purged, _PURGE), most, *rules))
             purged += dropped
             if purged >= limit or not (more or dropped == _PURGE):
                 return purged

@@ -24,6 +24,7 @@ from onthedot.stores.contract import (
 )
 from onthedot.stores.rules.limits import LimitTable
 from onthedot.stores.rules.notifications import Notifications
+from onthedot.stores.rules.series import SeriesTable
 
 
 class UniqueKey(NamedTuple):
@@ -252,6 +253,9 @@ class TaskTables(Protocol):
     def drop_counters(self, limit: int) -> None:
         """Drop counters that were not changed for COUNTER_KEEP and that no task waits for."""
         ...
+
+    @property
+    def series(self) -> SeriesTable: ...
 
     def drop_expired_keys(self) -> None: ...
     def drop_expired_results(self, limit: int) -> None: ...

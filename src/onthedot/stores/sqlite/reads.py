@@ -42,6 +42,7 @@ from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.request_thread import Request, RequestThread, answer, inode
 from onthedot.stores.sqlite.rows import TASK_COLUMNS, Row, TaskRow, json_list, to_limit, to_readable, to_schedule
 from onthedot.stores.sqlite.schema import connect, connect_read_only
+from onthedot.stores.sqlite.series import SqliteSeries
 from onthedot.stores.sqlite.side_tables import Sequences
 
 _MAX_READ = 20_000  # records per call
@@ -56,6 +57,7 @@ class SqliteReads:
         self._is_gone = is_gone
         self.now: float = 0.0  # of the current request
         self.events: SqliteEventReads = SqliteEventReads(db, app)
+        self.series: SqliteSeries = SqliteSeries(db, app)
 
     def get(self, uuids: Sequence[str]) -> list[Record | None]:
         rows = self.db.execute(SQL["get"], (json_list(uuids), self._app))

@@ -25,14 +25,14 @@ def _add_events() -> str:
         "ALTER TABLE onthedot_sequence ADD COLUMN event_seq INTEGER NOT NULL DEFAULT 0;\n"
         "ALTER TABLE onthedot_history ADD COLUMN revives INTEGER NOT NULL DEFAULT 0;\n"
     )
-    return columns + _read("event_schema.sql")
+    return columns + _read("event_schema.sql") + _read("series_schema.sql")
 
 
 _MIGRATIONS: dict[int, Callable[[], str]] = {3: _add_events}  # from this version to the next
 
 
 def schema_text() -> str:
-    return _read("schema.sql") + "\n" + _read("event_schema.sql")
+    return "\n".join(_read(file) for file in ("schema.sql", "event_schema.sql", "series_schema.sql"))
 
 
 def connect(path: str, factory: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:

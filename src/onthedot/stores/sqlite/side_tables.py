@@ -20,6 +20,7 @@ from onthedot.stores.sqlite.event_tables import SqliteEventTables
 from onthedot.stores.sqlite.limits import SqliteLimitTable
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, TaskRow, json_list, to_record, to_schedule
+from onthedot.stores.sqlite.series import SqliteSeries
 
 _MAX_TRANSITIONS = 100_000  # in the change log
 _MAX_DEAD = 10_000  # how many dead names are remembered
@@ -46,6 +47,7 @@ class TransactionState:
         self.process: str = ""  # the writer sets it when it has one
         self.limits: SqliteLimitTable = SqliteLimitTable(db, self.app)
         self.events: SqliteEventTables = SqliteEventTables(db, self.app)
+        self.series: SqliteSeries = SqliteSeries(db, self.app)
         self.data_set: str = ""
         self.seq: int = 0
         self.fence: int = 0

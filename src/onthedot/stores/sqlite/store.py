@@ -33,6 +33,7 @@ from onthedot.stores.contract import (
     Position,
     Record,
     Schedule,
+    SeriesEntry,
     SignalPage,
     State,
     StoreTraits,
@@ -46,6 +47,7 @@ from onthedot.stores.rules import (
     journal as journal_rules,
     retention as retention_rules,
     schedules as schedule_rules,
+    series as series_rules,
     sessions as session_rules,
     transfer as transfer_rules,
 )
@@ -259,6 +261,10 @@ class SqliteStore(SqliteOutbox):
     async def delete_schedules(self, schedules: Sequence[str]) -> None:
         await self._write(lambda tables: tables.delete_schedules(schedules))
 
+    async def write_series(self, entries: Sequence[SeriesEntry], replaces: Sequence[SeriesEntry] = ()) -> bool:
+        series_rules.check(entries, replaces)
+        return await self._write(lambda tables: series_rules.write(tables.series, entries, replaces), at_commit=True)
+
     async def purge(self, limit: int, most: int = 1_000_000) -> int:
         return await self._write(lambda tables: retention_rules.purge(tables, limit, most), at_commit=True)
 
@@ -280,6 +286,11 @@ class SqliteStore(SqliteOutbox):
 
     async def counters(self, names: Sequence[str]) -> Sequence[Counter]:
         return await self.read(lambda reads: reads.counters(names))
+
+    async def read_series(
+        self, series: str, since: int, until: int, limit: int, *, newest_first: bool = False
+    ) -> Sequence[SeriesEntry]:
+        return await self.read(lambda reads: reads.series.read(series, since, until, limit, newest_first=newest_first))
 
     async def tally(self) -> Mapping[tuple[str, State], int]:
         return await self.read(lambda reads: reads.tally())

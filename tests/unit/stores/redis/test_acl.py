@@ -61,6 +61,7 @@ async def test_limited_user_can_do_all_that_a_worker_does(server: valkey.Server,
     await store.add([NewTask(name, "a", b"", lane="a/k") for name in "xy"])
     await store.turn("w", [], ClaimRequest(21, []))
     assert await store.position("y")
+    assert await store.read_series("minutes", 0, 2, 10, newest_first=True)
     assert (await store.changes("0", 10)).entries
     await _hand_out(store)
     await store.close()

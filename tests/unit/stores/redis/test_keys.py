@@ -23,6 +23,7 @@ from onthedot.stores.contract import (
     Note,
     Policy,
     Schedule,
+    SeriesEntry,
     SlotPool,
     Wait,
 )
@@ -138,6 +139,7 @@ async def _flow(store: RedisStore, look: Callable[[], None]) -> None:
         [NewTask("first", "f", b"", links=member), NewTask("last", "f", b"", links=Links("last", waits=waits))]
     )
     await store.signal([NewSignal("~s", "1", b"x", 86_400_000), NewSignal("~s", "2", b"y", 86_400_000)])
+    await store.write_series([SeriesEntry("minutes", 1, "w", b"x")])
     assert len((await store.signals("~s", 0, 10)).signals) == 2
     await store.subscribe("client", ["first", "last"])
     assert len((await store.find({"flow": "last"}, None, 10)).rows) == 2

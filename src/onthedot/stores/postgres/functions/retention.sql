@@ -93,7 +93,7 @@ BEGIN
 END $$;
 
 -- name: purge_v1
--- {"app", "now", "limit", "most"} → the number of ended tasks deleted: past their time, then the oldest beyond `most`.
+-- {"app", "now", "limit", "most", "series": [{"name", "keep", "most"}]} → the number of ended tasks deleted: past their time, then the oldest beyond `most`.
 CREATE FUNCTION purge_v1(_request json, OUT deleted bigint) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_request ->> 'app');
@@ -129,6 +129,7 @@ BEGIN
     UPDATE task SET result = NULL FROM old, unnest(old.seqs) AS expired (seq)
     WHERE task.seq = expired.seq AND result_until <= _now;
     PERFORM purge_signals_v1(_app, _limit, _now);
+    PERFORM purge_series_v1(_app, _request -> 'series', _limit, _now);
     PERFORM lock_limits_v1(_app);
     PERFORM purge_counters_v1(_app, _limit, _now);
     PERFORM purge_leftovers_v1(_app, _now);

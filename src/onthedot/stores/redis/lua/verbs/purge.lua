@@ -1,8 +1,8 @@
 -- purge: delete ended tasks past their time, or the oldest beyond a number; results, signals, counters and
 -- unique keys past theirs, idle lanes. Ended members of a living flow are kept.
--- KEYS[1]: prefix. ARGV: now, limit, the most ended tasks to keep.
+-- KEYS[1]: prefix. ARGV: now, limit, the most ended tasks to keep; then name, age and number to keep of each series.
 -- Returns: the number of deleted tasks; 1 if the call reached its bound and there may be more, else 0.
--- uses: retention counter_retention
+-- uses: retention counter_retention series
 local limit, most = tonumber(ARGV[2]), tonumber(ARGV[3])
 local dropped, checked, kept = drop_retained('retention', limit, now, limit)
 flush()
@@ -18,6 +18,7 @@ end
 drop_results(limit)
 drop_signals(limit)
 drop_counters(limit)
+drop_series({unpack(ARGV, 4)}, limit)
 for _, field in ipairs(call('ZRANGEBYSCORE', P .. 'unique_key_until', '-inf', now, 'LIMIT', 0, limit)) do
   call('HDEL', P .. 'unique_keys', field)
   call('ZREM', P .. 'unique_key_until', field)
