@@ -114,6 +114,54 @@ async def test_operator_retries_or_discards_failed_events(store: Store, clock: M
     assert (await stored(store, "1")).error == "sent by hand"
 
 
+async def test_events_behind_a_failed_one_wait_and_go_on_in_order(store: Store) -> None:
+    """They are pending all the time, also those that a relay has set aside."""
+    relay = await Relay(store).open()
+    await publish(store, *(event("a", event_id=f"a{number}") for number in range(6)), event("b", event_id="b0"))
+    await relay.read(limit=2)
+    assert await relay.read(refused={"a1": "no"}, sent=["a0"]) == ["b0"]
+    await publish(store, event("a", event_id="a6"), event("b", event_id="b1"))
+    assert await relay.read() == ["b1"]
+    assert await relay.read() == []
+    waiting = await outbox(store).find_events({"status": "pending", "key": "a"}, 0, 10)
+    assert [each.event.id for each in waiting] == ["a2", "a3", "a4", "a5", "a6"]
+    (state,) = (await outbox(store).outbox_state()).topics
+    assert (state.pending, state.failed, state.blocked_keys) == (7, 1, 1)
+    await outbox(store).amend_events(["a1"], "retry")
+    assert await relay.read(limit=3) == ["a1", "a2", "a3"]
+    assert await relay.read(refused={"a2": "no", "a1": "no"}) == []
+    await outbox(store).amend_events(["a1"], "retry")
+    assert await relay.read() == [], "another one of the key has failed"
+    await outbox(store).amend_events(["a2"], "discard")
+    await publish(store, event("a", event_id="a7"))
+    assert await relay.read() == ["a1", "a4", "a5", "a6", "a7"]
+
+
+async def test_failed_event_that_was_sent_frees_its_key(store: Store) -> None:
+    """A relay that has lost its buckets may have sent it."""
+    relay = await Relay(store).open()
+    late = Relay(store, "late")
+    await publish(store, event("a", event_id="1"), event("a", event_id="2"))
+    await relay.read(limit=1)
+    late.in_flight.update(relay.in_flight)
+    assert await relay.read(refused={"1": "no"}) == []
+    await late.turn(sent=["1"])
+    assert await relay.read() == ["2"]
+
+
+async def test_event_that_waits_may_have_been_sent_or_refused(store: Store) -> None:
+    relay = await Relay(store).open()
+    await publish(store, *(event("a", event_id=str(number)) for number in range(4)))
+    await relay.read()
+    await relay.turn(refused={"0": "no"})
+    await relay.turn(sent=["1"], refused={"2": "no"})
+    found = await outbox(store).find_events({}, 0, 10)
+    assert [each.status for each in found] == ["failed", "sent", "failed", "pending"]
+    relay.in_flight.clear()
+    assert await outbox(store).amend_events(["0", "2"], "retry") == ["0", "2"]
+    assert await relay.read() == ["0", "2", "3"]
+
+
 async def test_topics_can_be_skipped(store: Store) -> None:
     relay = await Relay(store).open()
     relay.skip_topics = ("slow.topic.events",)

@@ -12,9 +12,9 @@ from onthedot.stores.sqlite import schema as sqlite
 
 DIGESTS = {
     "sqlite 3": "e9b6a9f15c3f",
-    "sqlite 4": "61d2b002ed81",
+    "sqlite 4": "1fa703d94522",
     "postgres 3": "b4a5b5e8ef3d",
-    "postgres 4": "ccf546c524cc",
+    "postgres 4": "83129c9a0531",
 }
 
 

@@ -67,7 +67,7 @@ class RelayResult(Struct, frozen=True):
     alive: bool  # False: its session is over; open another and forget what is in flight
     events: Sequence[OutboxEvent] = ()  # by seq
     buckets: Sequence[int] = ()  # that it owns
-    more: bool = False  # the limit was reached
+    more: bool = False  # the limit was reached, or a part of the outbox was not looked at
 
 
 class LogPage(Struct, frozen=True):

@@ -21,6 +21,7 @@ from onthedot.stores.contract import (
     TopicState,
     UnreadCount,
 )
+from onthedot.stores.rules.event_tables import MAX_SET_ASIDE, PendingPage
 from onthedot.stores.rules.filters import check_event_filters, event_fits
 from onthedot.stores.rules.outbox import as_seen, is_over
 
@@ -35,6 +36,7 @@ class MemoryEventTables:
         self._by_seq: dict[int, OutboxEvent] = {}
         self._pending: dict[int, dict[int, None]] = {bucket: {} for bucket in range(BUCKETS)}  # seqs, in order
         self._failed: dict[tuple[str, str], dict[int, None]] = {}  # by topic and key
+        self._set_aside: dict[tuple[str, str], dict[int, None]] = {}  # pending, of keys with a failed event
         self._log: dict[int, dict[int, int]] = {bucket: {} for bucket in range(BUCKETS)}  # position → seq
         self._log_ends: dict[int, int] = dict.fromkeys(range(BUCKETS), 0)
         self._members: dict[str, dict[str, None]] = {}  # by group
@@ -82,27 +84,37 @@ class MemoryEventTables:
 
     def _leave(self, stored: OutboxEvent) -> None:
         event = stored.event
+        place = (event.topic, event.key)
         self._pending[event.bucket].pop(stored.seq, None)
-        failed = self._failed.get((event.topic, event.key))
+        self._set_aside.get(place, {}).pop(stored.seq, None)
+        failed = self._failed.get(place)
         if failed is not None:
             failed.pop(stored.seq, None)
             if not failed:
-                del self._failed[event.topic, event.key]
+                del self._failed[place]
+                self._requeue(event.bucket, self._set_aside.pop(place, {}))
 
     def pending(
         self, buckets: Collection[int], in_flight: Collection[int], skip_topics: Collection[str], limit: int
-    ) -> list[OutboxEvent]:
+    ) -> PendingPage:
         held = set(in_flight)
         found: list[OutboxEvent] = []
+        behind: list[OutboxEvent] = []
         for seq in merge(*(self._pending[bucket] for bucket in buckets)):
+            if len(found) == limit or len(behind) == MAX_SET_ASIDE:
+                break
             stored = self._by_seq[seq]
             event = stored.event
-            if seq in held or event.topic in skip_topics or (event.topic, event.key) in self._failed:
+            if event.topic in skip_topics:
                 continue
-            if len(found) == limit:
-                break
-            found.append(stored)
-        return found
+            if (event.topic, event.key) in self._failed:
+                behind.append(stored)
+            elif seq not in held:
+                found.append(stored)
+        for stored in behind:
+            del self._pending[stored.event.bucket][stored.seq]
+            self._set_aside.setdefault((stored.event.topic, stored.event.key), {})[stored.seq] = None
+        return PendingPage(found, len(found) == limit or len(behind) == MAX_SET_ASIDE)
 
     def amend(self, ids: Sequence[str], action: Literal["retry", "discard"], reason: str) -> list[str]:
         amended: list[str] = []
@@ -113,7 +125,7 @@ class MemoryEventTables:
             self._leave(stored)
             if action == "retry":
                 self._by_seq[stored.seq] = replace(stored, status="pending", error="")
-                self._requeue(stored)
+                self._requeue(stored.event.bucket, [stored.seq])
             else:
                 self._by_seq[stored.seq] = replace(
                     stored, status="discarded", sent_at=int(self.now), error=reason or stored.error
@@ -121,10 +133,9 @@ class MemoryEventTables:
             amended.append(event_id)
         return amended
 
-    def _requeue(self, stored: OutboxEvent) -> None:
-        pending = self._pending[stored.event.bucket]
-        pending[stored.seq] = None
-        self._pending[stored.event.bucket] = dict.fromkeys(sorted(pending))
+    def _requeue(self, bucket: int, seqs: Collection[int]) -> None:
+        if seqs:
+            self._pending[bucket] = dict.fromkeys(sorted([*self._pending[bucket], *seqs]))
 
     # -- groups
 

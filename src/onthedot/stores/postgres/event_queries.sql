@@ -48,9 +48,11 @@ SELECT {event_columns} FROM onthedot.event_outbox AS e WHERE {event_filters} ORD
 SELECT {event_columns} FROM onthedot.event_outbox AS e WHERE e.id = $4 AND {event_filters} LIMIT $3;
 
 -- name: find_pending_events
--- Pending events by seq, by their index.
-SELECT {event_columns} FROM onthedot.event_outbox AS e
-WHERE e.status = 'pending' AND {event_filters} ORDER BY e.seq LIMIT $3;
+-- Pending events by seq, by their indexes.
+SELECT {event_columns} FROM (
+    SELECT * FROM onthedot.event_outbox WHERE status = 'pending' AND NOT blocked
+    UNION ALL SELECT * FROM onthedot.event_outbox WHERE blocked
+) AS e WHERE {event_filters} ORDER BY e.seq LIMIT $3;
 
 -- name: find_failed_events
 -- Failed events by seq, by their index.
@@ -66,7 +68,9 @@ SELECT topic, count(*) FILTER (WHERE status = 'pending') AS pending,
     coalesce((array_agg(error ORDER BY seq DESC) FILTER (WHERE status = 'failed'))[1], '') AS error
 FROM (
     SELECT topic, key, seq, status, occurred_at, error FROM onthedot.event_outbox
-    WHERE app = {app_id} AND status = 'pending'
+    WHERE app = {app_id} AND status = 'pending' AND NOT blocked
+    UNION ALL
+    SELECT topic, key, seq, status, occurred_at, error FROM onthedot.event_outbox WHERE app = {app_id} AND blocked
     UNION ALL
     SELECT topic, key, seq, status, occurred_at, error FROM onthedot.event_outbox
     WHERE app = {app_id} AND status = 'failed'

@@ -16,10 +16,12 @@ CREATE TABLE event_outbox (
     headers json,  -- the user's, with ce_source, ce_priority and traceparent: a relay needs no user code
     status text NOT NULL DEFAULT 'pending',  -- pending, sent, failed, discarded
     attempts integer NOT NULL DEFAULT 0, error text NOT NULL DEFAULT '', sent_at bigint,
-    position bigint  -- in the log of its bucket, where the store is the bus
+    position bigint,  -- in the log of its bucket, where the store is the bus
+    blocked boolean NOT NULL DEFAULT false  -- pending, and set aside: its key has a failed event in its topic
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 CREATE UNIQUE INDEX event_id ON event_outbox (id, app);  -- id first, so that no plan uses it to scan an app
-CREATE INDEX event_unsent ON event_outbox (app, topic, bucket, seq) WHERE status = 'pending';
+CREATE INDEX event_unsent ON event_outbox (app, topic, bucket, seq) WHERE status = 'pending' AND NOT blocked;
+CREATE INDEX event_blocked ON event_outbox (app, topic, key, seq) WHERE blocked;
 CREATE INDEX event_failed ON event_outbox (app, topic, key) WHERE status = 'failed';
 CREATE INDEX event_position ON event_outbox (app, bucket, position) WHERE position IS NOT NULL;
 

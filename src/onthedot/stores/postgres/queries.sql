@@ -113,7 +113,7 @@ SELECT set_config('search_path', 'onthedot', true), onthedot.app_v1($1) AS id,
 SELECT name FROM onthedot.app AS a WHERE id IN (
     SELECT app FROM onthedot.tally UNION SELECT app FROM onthedot.session UNION SELECT app FROM onthedot.schedule
     UNION SELECT app FROM onthedot.event_bucket
-) OR EXISTS (SELECT FROM onthedot.event_outbox AS e WHERE e.app = a.id AND e.status = 'pending') ORDER BY name;
+) OR EXISTS (SELECT FROM onthedot.event_outbox AS e WHERE e.app = a.id AND e.status = 'pending' AND NOT e.blocked) ORDER BY name;
 
 -- name: get
 -- Records by uuid.

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from onthedot.stores.contract import Arrival, HandleRecord, HandleStatus, NewEvent, OutboxEvent
 from onthedot.stores.rules.task_tables import TaskTables
+
+MAX_SET_ASIDE = 10_000  # pending events of blocked keys that one call sets aside
+
+
+class PendingPage(NamedTuple):
+    """Events that a relay may send."""
+
+    events: list[OutboxEvent]
+    more: bool  # there may be further ones
 
 
 class EventTables(Protocol):
@@ -17,7 +26,10 @@ class EventTables(Protocol):
         ...
 
     def mark_sent(self, seqs: Sequence[int], *, to_log: bool) -> None:
-        """Pending and failed events are sent. to_log: each gets the next position of its bucket, in this order."""
+        """Pending and failed events are sent; a key that has waited for a failed one is free.
+
+        to_log: each gets the next position of its bucket, in this order.
+        """
         ...
 
     def mark_failed(self, refused: Mapping[int, str]) -> None:
@@ -26,8 +38,11 @@ class EventTables(Protocol):
 
     def pending(
         self, buckets: Collection[int], in_flight: Collection[int], skip_topics: Collection[str], limit: int
-    ) -> list[OutboxEvent]:
-        """By seq, without events whose key has a failed one in the same topic."""
+    ) -> PendingPage:
+        """By seq, without events whose key has a failed one in the same topic.
+
+        Those are set aside when they are met, so that they cost later calls nothing, until the failed one is amended.
+        """
         ...
 
     # -- groups

@@ -60,9 +60,8 @@ def relay(
     share = _share(tables, RELAYS, session, request.busy)
     if share is None:
         return RelayResult(alive=False)
-    events = tables.events.pending(share.kept, request.in_flight, request.skip_topics, request.limit)
-    owned = sorted(share.kept + share.draining)
-    return RelayResult(alive=True, events=events, buckets=owned, more=len(events) == request.limit)
+    page = tables.events.pending(share.kept, request.in_flight, request.skip_topics, request.limit)
+    return RelayResult(alive=True, events=page.events, buckets=sorted(share.kept + share.draining), more=page.more)
 
 
 def _share(tables: OutboxTables, group: str, session: str, busy: Collection[int]) -> Share | None:

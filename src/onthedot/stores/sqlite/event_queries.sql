@@ -18,27 +18,39 @@ SELECT id FROM onthedot_event_outbox WHERE seq > ?;
 -- name: unsent_pairs
 WITH RECURSIVE pair (topic, bucket) AS (  -- from pair to pair, whatever the number of their events
     SELECT topic, bucket FROM (
-        SELECT topic, bucket FROM onthedot_event_outbox WHERE app = :app AND status = 'pending' ORDER BY topic, bucket LIMIT 1
+        SELECT topic, bucket FROM onthedot_event_outbox WHERE app = :app AND status = 'pending' AND NOT blocked
+        ORDER BY topic, bucket LIMIT 1
     )
     UNION ALL
     SELECT event.topic, event.bucket FROM pair CROSS JOIN onthedot_event_outbox AS event ON event.seq = coalesce((
         SELECT next.seq FROM onthedot_event_outbox AS next
-        WHERE next.app = :app AND next.status = 'pending' AND next.topic = pair.topic AND next.bucket > pair.bucket
+        WHERE next.app = :app AND next.status = 'pending' AND NOT next.blocked AND next.topic = pair.topic AND next.bucket > pair.bucket
         ORDER BY next.bucket LIMIT 1
     ), (
         SELECT next.seq FROM onthedot_event_outbox AS next
-        WHERE next.app = :app AND next.status = 'pending' AND next.topic > pair.topic
+        WHERE next.app = :app AND next.status = 'pending' AND NOT next.blocked AND next.topic > pair.topic
         ORDER BY next.topic, next.bucket LIMIT 1
     ))
 )
 SELECT topic, bucket FROM pair;
 
 -- name: unsent
-SELECT seq FROM onthedot_event_outbox AS event
-WHERE app = ? AND topic = ? AND bucket = ? AND status = 'pending' AND seq > ? AND NOT EXISTS (
+-- And whether the key has a failed event.
+SELECT seq, EXISTS (
     SELECT 1 FROM onthedot_event_outbox AS failed
     WHERE failed.app = event.app AND failed.topic = event.topic AND failed.key = event.key AND failed.status = 'failed'
-) ORDER BY seq LIMIT ?;
+) FROM onthedot_event_outbox AS event
+WHERE app = ? AND topic = ? AND bucket = ? AND status = 'pending' AND NOT blocked AND seq > ? ORDER BY seq LIMIT ?;
+
+-- name: set_aside
+UPDATE onthedot_event_outbox SET blocked = 1 WHERE seq IN (SELECT value FROM json_each(?));
+
+-- name: keys_of_failed
+SELECT DISTINCT app, topic, key FROM onthedot_event_outbox
+WHERE seq IN (SELECT value FROM json_each(?)) AND status = 'failed';
+
+-- name: free_key_of_events
+UPDATE onthedot_event_outbox SET blocked = 0 WHERE app = ? AND topic = ? AND key = ? AND blocked;
 
 -- name: events_by_seq
 SELECT {event_columns} FROM onthedot_event_outbox AS event WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq;
@@ -48,10 +60,10 @@ SELECT seq, bucket FROM onthedot_event_outbox
 WHERE seq IN (SELECT value FROM json_each(?)) AND +app = ? AND status IN ('pending', 'failed');
 
 -- name: mark_sent
-UPDATE onthedot_event_outbox SET status = 'sent', sent_at = ?, position = ? WHERE seq = ?;
+UPDATE onthedot_event_outbox SET status = 'sent', blocked = 0, sent_at = ?, position = ? WHERE seq = ?;
 
 -- name: mark_failed
-UPDATE onthedot_event_outbox SET status = 'failed', error = ?, attempts = attempts + 1
+UPDATE onthedot_event_outbox SET status = 'failed', blocked = 0, error = ?, attempts = attempts + 1
 WHERE seq = ? AND app = ? AND status = 'pending';
 
 -- name: failed_seq
@@ -176,14 +188,20 @@ SELECT {event_columns} FROM onthedot_event_outbox AS event WHERE event.app = :ap
 
 -- name: find_pending_events
 SELECT {event_columns} FROM onthedot_event_outbox AS event
-WHERE event.app = :app AND event.status = 'pending' AND event.seq > :after {event_filters} ORDER BY event.seq LIMIT :limit;
+WHERE event.app = :app AND event.status = 'pending' AND NOT event.blocked AND event.seq > :after {event_filters}
+UNION ALL
+SELECT {event_columns} FROM onthedot_event_outbox AS event
+WHERE event.app = :app AND event.blocked AND event.seq > :after {event_filters} ORDER BY 1 LIMIT :limit;
 
 -- name: find_failed_events
 SELECT {event_columns} FROM onthedot_event_outbox AS event
 WHERE event.app = :app AND event.status = 'failed' AND event.seq > :after {event_filters} ORDER BY event.seq LIMIT :limit;
 
 -- name: pending_topics
-SELECT topic, count(*), min(occurred_at) FROM onthedot_event_outbox WHERE app = ? AND status = 'pending' GROUP BY topic;
+SELECT topic, count(*), min(occurred_at) FROM (
+    SELECT topic, occurred_at FROM onthedot_event_outbox WHERE app = :app AND status = 'pending' AND NOT blocked
+    UNION ALL SELECT topic, occurred_at FROM onthedot_event_outbox WHERE app = :app AND blocked
+) GROUP BY topic;
 
 -- name: failed_topics
 -- The error is that of the row with the highest seq.

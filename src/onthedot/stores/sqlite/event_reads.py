@@ -59,7 +59,7 @@ class SqliteEventReads:
 
     def _topics(self) -> list[TopicState]:
         topics: dict[str, TopicState] = {}
-        for topic, pending, oldest in self._db.execute(SQL["pending_topics"], (self._app,)):
+        for topic, pending, oldest in self._db.execute(SQL["pending_topics"], {"app": self._app}):
             topics[topic] = TopicState(topic, pending, oldest)
         for topic, failed, blocked_keys, error, _ in self._db.execute(SQL["failed_topics"], (self._app,)):
             known = topics.get(topic, TopicState(topic))

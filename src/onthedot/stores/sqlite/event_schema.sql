@@ -6,10 +6,12 @@ CREATE TABLE onthedot_event_outbox (  -- payload, raw and headers come last: the
     sent_at INTEGER, position INTEGER,  -- in the log of the bucket, where the store is the bus
     type TEXT NOT NULL, version INTEGER NOT NULL, aggregate_type TEXT NOT NULL, aggregate_id TEXT NOT NULL,
     correlation_id TEXT, causation_id TEXT, retries INTEGER NOT NULL, occurred_at INTEGER NOT NULL,
+    blocked INTEGER NOT NULL DEFAULT 0,  -- pending, and set aside: its key has a failed event in its topic
     headers BLOB, payload BLOB, raw BLOB
 );
 CREATE UNIQUE INDEX onthedot_event_id ON onthedot_event_outbox (app, id);
-CREATE INDEX onthedot_event_unsent ON onthedot_event_outbox (app, topic, bucket) WHERE status = 'pending';  -- then by seq
+CREATE INDEX onthedot_event_unsent ON onthedot_event_outbox (app, topic, bucket) WHERE status = 'pending' AND NOT blocked;  -- then by seq
+CREATE INDEX onthedot_event_blocked ON onthedot_event_outbox (app, topic, key) WHERE blocked;
 CREATE INDEX onthedot_event_failed ON onthedot_event_outbox (app, topic, key) WHERE status = 'failed';
 CREATE INDEX onthedot_event_position ON onthedot_event_outbox (app, bucket, position, topic) WHERE position IS NOT NULL;
 

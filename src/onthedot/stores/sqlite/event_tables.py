@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec.structs import astuple
 
 from onthedot.stores.contract import RELAYS, Arrival, HandleRecord, HandleStatus, NewEvent, OutboxEvent
+from onthedot.stores.rules.event_tables import MAX_SET_ASIDE, PendingPage
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import from_handle, json_list, to_event, to_handle
 
@@ -49,6 +50,7 @@ class SqliteEventTables:
         unsent: dict[int, int] = dict(self._run(SQL["unsent_buckets"], (json_list(list(seqs)), self._app)).fetchall())
         buckets = {seq: unsent[seq] for seq in seqs if seq in unsent}  # in this order, each once
         now = int(self.now)
+        self._free_keys(list(buckets))
         positions: Mapping[int, int] = self._append_to_log(buckets) if to_log else {}
         self.db.executemany(SQL["mark_sent"], [(now, positions.get(seq), seq) for seq in buckets])
         self._retain("event", list(buckets))
@@ -68,30 +70,45 @@ class SqliteEventTables:
 
     def pending(
         self, buckets: Collection[int], in_flight: Collection[int], skip_topics: Collection[str], limit: int
-    ) -> list[OutboxEvent]:
+    ) -> PendingPage:
         """By topic and bucket, so that a long queue of another relay or of a skipped topic is not read."""
         pairs = self._run(SQL["unsent_pairs"], {"app": self._app}).fetchall()
         wanted = [(topic, bucket) for topic, bucket in pairs if bucket in buckets and topic not in skip_topics]
         page = MIN_PAGE + limit // max(1, len(wanted))  # most of what is read is taken
-        queues = [self._unsent(topic, bucket, page) for topic, bucket in wanted]
+        behind: list[int] = []
+        queues = [self._unsent(topic, bucket, page, behind) for topic, bucket in wanted]
         held = set(in_flight)
         seqs = list(islice((seq for seq in merge(*queues) if seq not in held), limit))
-        return [to_event(row) for row in self._run(SQL["events_by_seq"], (json_list(seqs),))] if seqs else []
+        if behind:
+            self._run(SQL["set_aside"], (json_list(behind),))
+        events = [to_event(row) for row in self._run(SQL["events_by_seq"], (json_list(seqs),))] if seqs else []
+        return PendingPage(events, len(seqs) == limit or len(behind) >= MAX_SET_ASIDE)
 
-    def _unsent(self, topic: str, bucket: int, page: int) -> Iterator[int]:
+    def _unsent(self, topic: str, bucket: int, page: int, behind: list[int]) -> Iterator[int]:
+        """behind: gets those whose key has a failed event."""
         after = 0
-        while True:
+        while len(behind) < MAX_SET_ASIDE:
             rows = self._run(SQL["unsent"], (self._app, topic, bucket, after, page)).fetchall()
-            for (after,) in rows:
-                yield after
+            for after, is_behind in rows:
+                if is_behind:
+                    behind.append(after)
+                else:
+                    yield after
             if len(rows) < page:
                 return
+
+    def _free_keys(self, seqs: Sequence[int]) -> None:
+        """Of the failed ones among these, which are to have another status. Others of the key may have failed, too:
+        then a relay sets its events aside again."""
+        keys = self._run(SQL["keys_of_failed"], (json_list(seqs),)).fetchall()
+        self.db.executemany(SQL["free_key_of_events"], keys)
 
     def amend(self, ids: Sequence[str], action: Literal["retry", "discard"], reason: str) -> list[str]:
         failed: dict[str, int] = {}
         for event_id in ids:
             for (seq,) in self._run(SQL["failed_seq"], (self._app, event_id)):
                 failed[event_id] = seq
+        self._free_keys(list(failed.values()))
         if action == "retry":
             self.db.executemany(SQL["retry_event"], [(seq,) for seq in failed.values()])
         else:

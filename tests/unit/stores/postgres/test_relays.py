@@ -287,6 +287,47 @@ async def test_relay_reads_little_more_than_it_returns(postgres: Service, named:
             assert fetched < 500 + 300
 
 
+async def test_events_behind_a_failed_one_are_read_once(postgres: Service, named: str) -> None:
+    async with relays(postgres, named, 1) as (store,):
+        for start in range(0, 3_000, 1000):
+            await store.publish([event("k", event_id=f"{n:05}") for n in range(start, start + 1000)])
+        first = await turn(store, limit=1)
+        await store.relay("r0", [], {seqs(first)[0]: "no"}, RelayRequest(500))
+        async with counted(postgres) as connection:
+            assert await call_relay(connection, named) < 10
+        await store.amend_events(["00000"], "retry")
+        assert ids(await turn(store, limit=1000)) == [f"{n:05}" for n in range(1000)]
+
+
+async def test_event_that_is_set_aside_while_its_key_is_freed_is_sent(postgres: Service, named: str) -> None:
+    async with relays(postgres, named, 1) as (store,):
+        await store.publish([event("k", event_id="1")])
+        await store.relay("r0", [], {seqs(await turn(store))[0]: "no"}, None)
+        await store.publish([event("k", event_id="2")])
+        connection = await asyncpg.connect(postgres.url)
+        async with connection.transaction():
+            await call_relay(connection, named)
+            amend = asyncio.create_task(store.amend_events(["1"], "retry"))
+            await waits_for_lock(postgres, await pid_of(store))
+        await connection.close()
+        assert await amend == ["1"]
+        assert ids(await turn(store)) == ["1", "2"]
+
+
+async def test_relay_does_not_wait_for_an_operator(postgres: Service, named: str) -> None:
+    async with relays(postgres, named, 1) as (store,):
+        await store.publish([event("k", event_id="1")])
+        await store.relay("r0", [], {seqs(await turn(store))[0]: "no"}, None)
+        await store.publish([event("k", event_id="2")])
+        connection = await asyncpg.connect(postgres.url)
+        request = json.dumps({"app": named, "ids": ["1"], "action": "retry"})
+        async with connection.transaction():
+            await connection.fetchrow("SELECT * FROM onthedot.amend_events_v1($1)", request)
+            assert ids(await turn(store)) == []
+        await connection.close()
+        assert ids(await turn(store)) == ["1", "2"]
+
+
 async def test_idle_relay_writes_nothing(postgres: Service, named: str) -> None:
     """So its transaction needs no commit record, and does not wait for the disk."""
     async with relays(postgres, named, 1) as (store,):

@@ -46,7 +46,7 @@ def steps(tables: SqliteEventTables, work: Callable[[], object]) -> int:
 
 def ids(tables: SqliteEventTables, **options: object) -> list[str]:
     wanted = {"buckets": ALL, "in_flight": (), "skip_topics": (), "limit": 500} | options
-    return [stored.event.id for stored in tables.pending(**wanted)]  # type: ignore[arg-type]
+    return [stored.event.id for stored in tables.pending(**wanted).events]  # type: ignore[arg-type]
 
 
 def test_events_of_a_skipped_topic_are_not_read(tables: SqliteEventTables) -> None:
@@ -76,6 +76,21 @@ def test_one_long_queue_among_short_ones_is_read_in_order(tables: SqliteEventTab
     keys = [key_in(3) if number % 7 else key_in(number % BUCKETS) for number in range(1000)]
     tables.insert([event(key, event_id=f"{number:04}") for number, key in enumerate(keys)])
     assert ids(tables, limit=900) == [f"{number:04}" for number in range(900)]
+
+
+def test_events_behind_a_failed_one_are_read_once(tables: SqliteEventTables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In several calls, if there are many."""
+    monkeypatch.setattr("onthedot.stores.sqlite.event_tables.MAX_SET_ASIDE", 2 * MANY // 3)
+    tables.insert([event("a", event_id=f"{number:05}") for number in range(MANY)])
+    tables.mark_failed({1: "no"})
+    first = tables.pending(ALL, (), (), 500)
+    tables.insert([event("b", event_id="b")])
+    second = tables.pending(ALL, (), (), 500)
+    assert (first.events, first.more, second.more) == ([], True, False)
+    assert [stored.event.id for stored in second.events] == ["b"]
+    assert steps(tables, lambda: ids(tables)) < 20
+    tables.amend(["00000"], "retry", "")
+    assert ids(tables, limit=MANY) == [f"{number:05}" for number in range(MANY)]
 
 
 def test_mark_reads_only_what_was_sent(tables: SqliteEventTables) -> None:

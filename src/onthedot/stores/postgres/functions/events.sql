@@ -129,6 +129,17 @@ BEGIN
     END IF;
 END $$;
 
+-- name: free_keys_v1
+-- Events that were set aside behind these failed ones, which are locked and get another status, can be sent again. Others
+-- of the key may have failed, too: then a relay sets its events aside again.
+CREATE FUNCTION free_keys_v1(_app integer, _failed bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE event_outbox SET blocked = false WHERE seq = ANY (ARRAY(
+        SELECT e.seq FROM (SELECT DISTINCT topic, key FROM event_outbox WHERE seq = ANY (_failed)) AS k
+        JOIN event_outbox AS e ON e.app = _app AND e.topic = k.topic AND e.key = k.key AND e.blocked
+        ORDER BY e.seq FOR UPDATE OF e));
+END $$;
+
 -- name: amend_events_v1
 -- {"app", "now", "ids", "action": "retry" or "discard", "reason"} → the ids of failed events that are pending again or
 -- discarded. A reason replaces the error of those that are discarded.
@@ -141,6 +152,7 @@ DECLARE
     _seqs bigint[] := ARRAY(SELECT seq FROM event_outbox WHERE id = ANY (_ids) AND app = _app AND status = 'failed'
         ORDER BY seq FOR UPDATE);
 BEGIN
+    PERFORM free_keys_v1(_app, _seqs);
     WITH changed AS (
         UPDATE event_outbox SET status = CASE WHEN _discards THEN 'discarded' ELSE 'pending' END,
             sent_at = CASE WHEN _discards THEN _at END,

@@ -103,7 +103,7 @@ BEGIN
         WHERE b.app = _app AND b.consumer_group = '' AND b.bucket = n.bucket
         RETURNING b.bucket, b.position - n.number AS position
     ), marked AS (
-        UPDATE event_outbox AS e SET status = 'sent', sent_at = _at, position = b.position + u.nth
+        UPDATE event_outbox AS e SET status = 'sent', blocked = false, sent_at = _at, position = b.position + u.nth
         FROM unsent AS u JOIN ends AS b ON b.bucket = u.bucket WHERE e.seq = ANY (_seqs) AND e.seq = u.seq
         RETURNING e.seq
     )
@@ -119,11 +119,15 @@ DECLARE
     _at bigint := floor(_now);
     _marked bigint[];
 BEGIN
+    IF EXISTS (SELECT FROM event_outbox WHERE app = _app AND status = 'failed') THEN
+        PERFORM free_keys_v1(_app, ARRAY(SELECT seq FROM event_outbox
+            WHERE seq = ANY (_seqs) AND app = _app AND status = 'failed' ORDER BY seq FOR UPDATE));
+    END IF;
     IF _to_log THEN
         _marked := append_to_log_v1(_app, _seqs, _at);
     ELSE
         WITH marked AS (
-            UPDATE event_outbox SET status = 'sent', sent_at = _at
+            UPDATE event_outbox SET status = 'sent', blocked = false, sent_at = _at
             WHERE seq = ANY (_seqs) AND app = _app AND status IN ('pending', 'failed') RETURNING seq
         )
         SELECT array_agg(seq ORDER BY seq) INTO _marked FROM marked;
@@ -136,77 +140,108 @@ END $$;
 -- {seq: error, …}: events that the bus refused. They block their key in their topic.
 CREATE FUNCTION mark_failed_v1(_app integer, _refused json) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE event_outbox AS e SET status = 'failed', error = r.value, attempts = e.attempts + 1
+    UPDATE event_outbox AS e SET status = 'failed', blocked = false, error = r.value, attempts = e.attempts + 1
     FROM json_each_text(_refused) AS r WHERE e.seq = r.key::bigint AND e.app = _app AND e.status = 'pending'
         AND e.seq = ANY (ARRAY(SELECT json_object_keys(_refused)::bigint));
 END $$;
 
 -- name: pending_in_topic_v1
--- The first pending events of a topic in these buckets, by seq, without those whose key is blocked. One branch per
--- bucket, because each is read in the order of the index and all are merged: no more rows are read than returned. A plan
--- that was made for an empty table would read and sort all of them.
-CREATE FUNCTION pending_in_topic_v1(_app integer, _topic text, _buckets smallint[], _most bigint, _has_failed boolean)
-RETURNS bigint[] LANGUAGE plpgsql SET enable_sort = off AS $$
+-- The first pending events of a topic in these buckets that are not set aside, by seq; behind: those whose key has a
+-- failed event. One branch per bucket, because each is read in the order of the index and all are merged: no more rows
+-- are read than returned. A plan that was made for an empty table would read and sort all of them.
+CREATE FUNCTION pending_in_topic_v1(
+    _app integer, _topic text, _buckets smallint[], _most bigint, _has_failed boolean,
+    OUT seqs bigint[], OUT behind bigint[]
+) LANGUAGE plpgsql SET enable_sort = off AS $$
 BEGIN
-    RETURN ARRAY(SELECT e.seq FROM (
+    SELECT coalesce(array_agg(p.seq) FILTER (WHERE NOT p.is_behind), '{}'),
+        coalesce(array_agg(p.seq) FILTER (WHERE p.is_behind), '{}')
+    INTO seqs, behind FROM (SELECT e.seq, _has_failed AND EXISTS (SELECT FROM event_outbox AS f
+        WHERE f.app = _app AND f.topic = _topic AND f.key = e.key AND f.status = 'failed' OFFSET 0) AS is_behind FROM (
         (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 0 AND status = 'pending'
-            AND 0 = ANY (_buckets) ORDER BY seq) UNION ALL
+            AND NOT blocked AND 0 = ANY (_buckets) ORDER BY seq) UNION ALL
         (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 1 AND status = 'pending'
-            AND 1 = ANY (_buckets) ORDER BY seq) UNION ALL
+            AND NOT blocked AND 1 = ANY (_buckets) ORDER BY seq) UNION ALL
         (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 2 AND status = 'pending'
-            AND 2 = ANY (_buckets) ORDER BY seq) UNION ALL
+            AND NOT blocked AND 2 = ANY (_buckets) ORDER BY seq) UNION ALL
         (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 3 AND status = 'pending'
-            AND 3 = ANY (_buckets) ORDER BY seq) UNION ALL
+            AND NOT blocked AND 3 = ANY (_buckets) ORDER BY seq) UNION ALL
         (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 4 AND status = 'pending'
-            AND 4 = ANY (_buckets) ORDER BY seq) UNION ALL
+            AND NOT blocked AND 4 = ANY (_buckets) ORDER BY seq) UNION ALL
         (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 5 AND status = 'pending'
-            AND 5 = ANY (_buckets) ORDER BY seq) UNION ALL
+            AND NOT blocked AND 5 = ANY (_buckets) ORDER BY seq) UNION ALL
         (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 6 AND status = 'pending'
-            AND 6 = ANY (_buckets) ORDER BY seq) UNION ALL
+            AND NOT blocked AND 6 = ANY (_buckets) ORDER BY seq) UNION ALL
         (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 7 AND status = 'pending'
-            AND 7 = ANY (_buckets) ORDER BY seq) UNION ALL
+            AND NOT blocked AND 7 = ANY (_buckets) ORDER BY seq) UNION ALL
         (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 8 AND status = 'pending'
-            AND 8 = ANY (_buckets) ORDER BY seq) UNION ALL
+            AND NOT blocked AND 8 = ANY (_buckets) ORDER BY seq) UNION ALL
         (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 9 AND status = 'pending'
-            AND 9 = ANY (_buckets) ORDER BY seq) UNION ALL
+            AND NOT blocked AND 9 = ANY (_buckets) ORDER BY seq) UNION ALL
         (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 10 AND status = 'pending'
-            AND 10 = ANY (_buckets) ORDER BY seq) UNION ALL
+            AND NOT blocked AND 10 = ANY (_buckets) ORDER BY seq) UNION ALL
         (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 11 AND status = 'pending'
-            AND 11 = ANY (_buckets) ORDER BY seq) UNION ALL
+            AND NOT blocked AND 11 = ANY (_buckets) ORDER BY seq) UNION ALL
         (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 12 AND status = 'pending'
-            AND 12 = ANY (_buckets) ORDER BY seq) UNION ALL
+            AND NOT blocked AND 12 = ANY (_buckets) ORDER BY seq) UNION ALL
         (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 13 AND status = 'pending'
-            AND 13 = ANY (_buckets) ORDER BY seq) UNION ALL
+            AND NOT blocked AND 13 = ANY (_buckets) ORDER BY seq) UNION ALL
         (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 14 AND status = 'pending'
-            AND 14 = ANY (_buckets) ORDER BY seq) UNION ALL
+            AND NOT blocked AND 14 = ANY (_buckets) ORDER BY seq) UNION ALL
         (SELECT seq, key FROM event_outbox WHERE app = _app AND topic = _topic AND bucket = 15 AND status = 'pending'
-            AND 15 = ANY (_buckets) ORDER BY seq)
-    ) AS e WHERE NOT (_has_failed AND EXISTS (SELECT FROM event_outbox AS f
-        WHERE f.app = _app AND f.topic = _topic AND f.key = e.key AND f.status = 'failed' OFFSET 0))
-    ORDER BY e.seq LIMIT _most);
+            AND NOT blocked AND 15 = ANY (_buckets) ORDER BY seq)
+    ) AS e ORDER BY e.seq LIMIT _most) AS p;
+END $$;
+
+-- name: set_aside_v1
+-- Set pending events of a topic aside whose key has a failed event; return their number. The failed ones stay locked: an
+-- operator who amends one of them waits, and then frees these events, too. Nothing here waits.
+CREATE FUNCTION set_aside_v1(_app integer, _topic text, _seqs bigint[]) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    _keys text[] := ARRAY(SELECT DISTINCT key::text FROM event_outbox WHERE seq = ANY (_seqs));
+    _number bigint;
+BEGIN
+    _keys := ARRAY(SELECT key::text FROM event_outbox
+        WHERE app = _app AND topic = _topic AND key = ANY (_keys) AND status = 'failed' FOR SHARE SKIP LOCKED);
+    UPDATE event_outbox SET blocked = true WHERE seq = ANY (ARRAY(SELECT seq FROM event_outbox
+        WHERE seq = ANY (_seqs) AND key = ANY (_keys) AND status = 'pending' ORDER BY seq FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS _number = ROW_COUNT;
+    RETURN _number;
 END $$;
 
 -- name: pending_v1
--- The seqs of events that a relay with these buckets takes now. Topics are visited one by one, so that those that are
--- skipped cost nothing, however many of their events wait.
+-- The seqs of events that a relay with these buckets takes now; more: there may be further ones. Topics are visited one
+-- by one, so that those that are skipped cost nothing, however many of their events wait. Events of blocked keys that are
+-- met are set aside, up to 10000 in one call.
 CREATE FUNCTION pending_v1(
-    _app integer, _buckets smallint[], _in_flight bigint[], _skip_topics text[], _limit bigint
-) RETURNS bigint[] LANGUAGE plpgsql AS $$
+    _app integer, _buckets smallint[], _in_flight bigint[], _skip_topics text[], _limit bigint,
+    OUT seqs bigint[], OUT more boolean
+) LANGUAGE plpgsql AS $$
 DECLARE
     _has_failed boolean := EXISTS (SELECT FROM event_outbox WHERE app = _app AND status = 'failed');
+    _most bigint := _limit + cardinality(_in_flight);
     _topic label := '';
-    _seqs bigint[] := '{}';
+    _page record;
+    _number bigint;
+    _set_aside bigint := 0;
 BEGIN
+    seqs := '{}';
     LOOP
-        SELECT topic INTO _topic FROM event_outbox WHERE app = _app AND status = 'pending' AND topic > _topic
-        ORDER BY topic LIMIT 1;
+        SELECT topic INTO _topic FROM event_outbox WHERE app = _app AND status = 'pending' AND NOT blocked
+            AND topic > _topic ORDER BY topic LIMIT 1;
         EXIT WHEN NOT FOUND;
-        IF _topic <> ALL (_skip_topics) THEN
-            _seqs := _seqs || pending_in_topic_v1(
-                _app, _topic, _buckets, _limit + cardinality(_in_flight), _has_failed);
-        END IF;
+        CONTINUE WHEN _topic = ANY (_skip_topics);
+        LOOP
+            SELECT * INTO _page FROM pending_in_topic_v1(_app, _topic, _buckets, _most, _has_failed);
+            EXIT WHEN _page.behind = '{}';
+            _number := set_aside_v1(_app, _topic, _page.behind);
+            _set_aside := _set_aside + _number;
+            EXIT WHEN _number = 0 OR _set_aside >= 10000;
+        END LOOP;
+        seqs := seqs || _page.seqs;
     END LOOP;
-    RETURN ARRAY(SELECT unnest(_seqs) EXCEPT SELECT unnest(_in_flight) ORDER BY 1 LIMIT _limit);
+    seqs := ARRAY(SELECT unnest(seqs) EXCEPT SELECT unnest(_in_flight) ORDER BY 1 LIMIT _limit);
+    more := cardinality(seqs) = _limit OR _set_aside >= 10000;
 END $$;
 
 -- name: outbox_events_v1
@@ -250,7 +285,7 @@ DECLARE
     _reads boolean;
     _woken text[];
     _share record;
-    _taken bigint[];
+    _taken record;
 BEGIN
     SELECT * INTO _asked FROM json_to_record(_request) AS r (
         app text, now double precision, session text, sent bigint[], refused json, to_log boolean, "limit" bigint,
@@ -278,9 +313,9 @@ BEGIN
     IF NOT _reads THEN
         RETURN;
     END IF;
-    _taken := pending_v1(_app, _share.kept, _asked.in_flight, _asked.skip_topics, _asked."limit");
-    SELECT _share.kept || _share.draining, cardinality(_taken) = _asked."limit", e.* INTO owned, more, seqs, ids,
+    SELECT * INTO _taken FROM pending_v1(_app, _share.kept, _asked.in_flight, _asked.skip_topics, _asked."limit");
+    SELECT _share.kept || _share.draining, _taken.more, e.* INTO owned, more, seqs, ids,
         topics, keys, buckets, types, versions, aggregate_types, aggregate_ids, correlation_ids, causation_ids, retries,
         occurred_ats, payloads, raws, headers, attempts, errors, sent_ats, positions
-    FROM outbox_events_v1(_taken) AS e;
+    FROM outbox_events_v1(_taken.seqs) AS e;
 END $$;
