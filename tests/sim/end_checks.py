@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 from tests.sim.app import CAPS, INTERVAL, LANE_CAP
 from tests.sim.clock import SimClock
-from tests.sim.invariants import ENDED, RunLog, StoreCheck
+from tests.sim.invariants import ENDED, StoreCheck
 from tests.sim.node import Node, World
 from tests.sim.planted_bugs import POLL
+from tests.sim.run_log import RunLog
 
 _EXPIRING = frozenset({"single"})
 _FAILING = frozenset({"failing", "fragile"})

@@ -19,9 +19,9 @@ from tests.sim.clock import SimClock
 from tests.sim.flow_acts import FlowActor, FlowWorld
 from tests.sim.flow_app import add_flow_tasks
 from tests.sim.ids import stream, uuids
-from tests.sim.invariants import RunLog, RunStart
 from tests.sim.loop import SimLoop
 from tests.sim.loss_check import LossCheck
+from tests.sim.run_log import RunLog, RunStart
 
 _FLOWS = 0.8  # of what a node does is about flows, with `--flows`
 _RETRY = 0.5  # seconds between two tries to start

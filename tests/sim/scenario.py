@@ -16,11 +16,12 @@ from tests.sim.fault_store import PATIENCE
 from tests.sim.faults import KINDS, MAX_LATE, MAX_ROUND_TRIP, OF_STORE, Faults, NodeFault
 from tests.sim.flow_acts import FlowWorld
 from tests.sim.ids import stream
-from tests.sim.invariants import RunLog, RunStart, StoreCheck, Violation
+from tests.sim.invariants import StoreCheck, Violation
 from tests.sim.loop import SimLoop
 from tests.sim.memory import MemoryServer
 from tests.sim.node import Node, World
 from tests.sim.planted_bugs import NO_BUG, PlantedBug
+from tests.sim.run_log import RunLog, RunStart
 from tests.sim.sqlite import SqliteFile
 
 
