@@ -34,6 +34,11 @@ class KafkaService:
         self._certificates = certificates
         self._topics: list[str] = []
 
+    @property
+    def is_given(self) -> bool:
+        """Somebody else's broker, by `ONTHEDOT_TEST_KAFKA`."""
+        return self._broker is None
+
     def secure(self, protocol: str) -> tuple[str, Path]:
         """The address for a protocol other than PLAINTEXT, and the file of the authority of its certificate."""
         if self._broker is None or self._certificates is None:

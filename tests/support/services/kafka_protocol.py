@@ -1,15 +1,20 @@
-"""A few requests of Kafka's protocol without a client library, for sync code: metadata, topics, groups."""
+"""A few requests of Kafka's protocol without a client library, for sync code: metadata, topics, groups, ACLs."""
 
 from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple
 
 from tests.support.waits import wait_until
 
 METADATA, DESCRIBE_GROUPS, LIST_GROUPS, CREATE_TOPICS, DELETE_TOPICS = 3, 15, 16, 19, 20
+CREATE_ACLS, DELETE_ACLS = 30, 31
+_TOPIC, _LITERAL = b"\2", b"\3"  # of an ACL: what it is for
+_ANY, _ALL, _WRITE = b"\1", b"\2", b"\4"  # operations
+_DENY, _ALLOW = b"\2", b"\3"
 TOPIC_EXISTS, UNKNOWN_TOPIC = 36, 3
 _ANSWER = 10.0  # seconds
 
@@ -75,6 +80,30 @@ def delete_topics(address: str, names: list[str]) -> None:
             if code not in (0, UNKNOWN_TOPIC):
                 raise Refused(f"topic {name}: error {code}")
     wait_until(lambda: not set(names).intersection(topics(address)))
+
+
+@contextmanager
+def writes_denied(address: str, topic: str) -> Iterator[None]:
+    """Everybody may look at the topic and read it, and nobody may write to it."""
+    place = _TOPIC + _string(topic) + _LITERAL
+    everybody = _string("User:*") + _string("*")
+    body = _int32(2) + place + everybody + _ALL + _ALLOW + place + everybody + _WRITE + _DENY
+    with _ask(address, CREATE_ACLS, 1, body) as answer:
+        answer.read(4)  # throttle time
+        for _ in range(_read_int32(answer)):
+            code = _read_int16(answer)
+            text = _read_string(answer)
+            if code:
+                raise Refused(f"ACL of {topic}: error {code}, {text}")
+    try:
+        yield
+    finally:
+        nothing = _int16(-1)
+        with _ask(address, DELETE_ACLS, 1, _int32(1) + place + nothing + nothing + _ANY + _ANY) as answer:
+            answer.read(8)  # throttle time, number of filters
+            code = _read_int16(answer)
+        if code:
+            raise Refused(f"ACL of {topic}: error {code}")
 
 
 def groups(address: str) -> list[Group]:

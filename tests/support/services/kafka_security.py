@@ -1,4 +1,4 @@
-"""Listeners of a broker with TLS and with a login, beside the plain one."""
+"""Listeners of a broker with TLS and with a login, beside the plain one, and rules about who may use a topic."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ def security_settings(certificates: Certificates) -> dict[str, str]:
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(_key_store(certificates)),
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
     }
     for listener in ("login", "both"):
         prefix = f"listener.name.{listener}"
