@@ -6,12 +6,17 @@ import asyncio
 import random
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
 from onthedot import App, Rate, current_task
+from onthedot.clock.system import SystemClock
 from onthedot.events import BaseAgent, Event
 from onthedot.events.cloudevents import to_message
 from onthedot.events.outbox_rows import raw_event
@@ -168,6 +173,58 @@ async def test_same_event_three_times_is_one_task_also_after_a_restart(system: E
         await until(lambda: len(runs) >= 2)
         await system.committed(again, "worldbuilder")
     assert runs == [system.request(1).id, system.request(2).id]
+
+
+DAY = 86_400_000.0  # ms
+
+
+class LaterClock(SystemClock):
+    """Ahead of the machine's time; stores take it from their callers."""
+
+    is_system = False
+
+    def __init__(self, ms: float) -> None:
+        super().__init__()
+        self._ms = ms
+
+    def now(self) -> float:
+        return super().now() + self._ms
+
+    def wall_clock_jump(self) -> float:
+        return 0.0
+
+
+@contextmanager
+def restarted_later(app: App, days: float) -> Iterator[None]:
+    """As a process that starts so much later: the app has another store, and another session."""
+    with app.runtime.override(replace(app.runtime.config, clock=LaterClock(days * DAY))):
+        yield
+
+
+async def test_copy_is_not_run_a_day_later_but_after_its_task_is_purged(shared_system: EventSystem) -> None:
+    system = shared_system
+    app = system.app(stop_timeout=1)
+    runs: list[str] = []
+
+    @app.agent("worldbuilder", consumes=(REQUESTED,), keep=timedelta(days=8))
+    async def worldbuilder(event: Event[Request]) -> None:
+        runs.append(event.id)
+
+    async def run_copy(beside: int) -> None:
+        async with app.running():
+            await app.purge()
+            await _send_copies(system, app, system.request(1))
+            await app.publish(system.request(beside))
+            await until(lambda: system.request(beside).id in runs)
+            await system.committed(app, "worldbuilder")
+
+    await run_copy(2)
+    with restarted_later(app, 1):
+        await run_copy(3)
+    assert runs.count(system.request(1).id) == 1
+    with restarted_later(app, 9):
+        await run_copy(4)
+    assert runs.count(system.request(1).id) == 2, "`keep` is over"
 
 
 async def test_many_copies_in_one_read_do_not_stop_the_partition(system: EventSystem) -> None:

@@ -175,6 +175,36 @@ async def test_rebalances_lose_and_repeat_nothing_while_handlers_run(system: Eve
     assert max(durations) < scaled(3, 1)
 
 
+async def test_copies_over_rebalances_run_once(system: EventSystem) -> None:
+    """A copy that another member of the group reads is found in the store, also while the first one runs."""
+    handled = Handled(HANDLER)
+    app = handled.app(system)
+    events = [system.request(number) for number in range(4 * PARTITIONS)]
+
+    async def send_copies() -> None:
+        """In the opposite order, too: with that a copy may be the first of its partition."""
+        await send(system, [*events, *reversed(events)])
+
+    async with app.running():
+        await send_copies()
+        await until(lambda: len(handled.begun) == len(events))
+        other, member = await join(app)
+
+        async def both_have_some() -> bool:
+            return all([await each.lag() for each in (subscription_of(app), member)])
+
+        await until(both_have_some)
+        await send_copies()
+        await until(lambda: len(handled.ended) == len(events))
+        await other.stop()
+        await send_copies()
+        last = system.request(99)
+        await send(system, [last])
+        await until(lambda: last.id in handled.ended)
+        await system.committed(app, AGENT)
+    assert set(handled.begun.values()) == {1}
+
+
 async def test_events_wait_while_postgres_cannot_be_reached(system: EventSystem, postgres: Service) -> None:
     """Records that arrive meanwhile are not lost: their offsets stay."""
     handled = Handled(0.05)
