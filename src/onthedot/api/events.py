@@ -148,7 +148,8 @@ class EventVerbs:
         return _NewHandle(record, tasks_before=tasks)
 
     def _is_received(self, event_type: str) -> bool:
-        return any(TypePattern.of(each).matches(event_type) for each in self._runtime.config.events.results)
+        received = (*self._runtime.config.events.results, *self.signals.types)
+        return any(TypePattern.of(each).matches(event_type) for each in received)
 
 
 def _check_same(new: HandleRecord, kept: HandleRecord) -> None:
@@ -190,7 +191,8 @@ class AppEvents:
         correlation id is the same handle, so a flow that runs again finds it.
 
         Args:
-            expected: Type, or several types of which each counts, → number: ``{("A.B.Done", "A.B.Failed"): 3}``.
+            expected: Type, or several types of which each counts, → number: ``{("A.B.Done", "A.B.Failed"): 3}``. Each
+                type is one of ``Events(results=…)`` or of ``app.on_event``.
             correlation_id: Of the events that count.
             timeout: After this time the handle expires.
             wakes: What is resumed, such as ``prefect_run()``; by default tasks and code that await ``handle.wait()``.
@@ -209,7 +211,8 @@ class AppEvents:
     def on_event(self, event_type: str, *, signal: str) -> None:
         """Declares that each event of a type sends a signal, for tasks that wait by ``ctx.wait_for``.
 
-        Its payload is ``{"type", "payload", "id", "correlation_id"}``, its id that of the event.
+        Its payload is ``{"type", "payload", "id", "correlation_id"}``, its id that of the event. The events also count
+        for ``app.expect``.
 
         Args:
             event_type: The type of the events.

@@ -94,7 +94,7 @@ class ResultSubscription(ComponentLoop):
     ) -> None:
         super().__init__(clock, observer)
         self._group = f"{app}.{GROUP}"
-        self._results = [TypePattern.of(each) for each in settings.results]
+        self._received = [TypePattern.of(each) for each in (*settings.results, *signals.types)]
         self._topics = settings.routes.topics_of([*settings.results, *signals.types])
         self._signals = signals
         self._connection = connection
@@ -154,7 +154,7 @@ class ResultSubscription(ComponentLoop):
         events: list[Event[Any]] = []
         for record in records:
             event_type = type_of(record.message)
-            if not self._is_result(event_type) and event_type not in self._signals.types:
+            if not any(pattern.matches(event_type) for pattern in self._received):
                 continue
             place = f"{record.topic}/{record.partition}/{record.offset}"
             try:
@@ -164,7 +164,7 @@ class ResultSubscription(ComponentLoop):
         return events
 
     async def _store(self, events: Sequence[Event[Any]]) -> None:
-        arrivals = self._arrivals([event for event in events if self._is_result(event.type)])
+        arrivals = self._arrivals(events)
         if arrivals:
             stored = await self._record(arrivals)
             await self._completion.complete(list(dict.fromkeys(each.correlation_id for each in stored)))
@@ -215,9 +215,6 @@ class ResultSubscription(ComponentLoop):
             raise
         except Exception as error:  # noqa: BLE001 - reported; a template may fail on a payload in any way
             self._observer.event_not_signalled(event.id, event.type, error)
-
-    def _is_result(self, event_type: str) -> bool:
-        return any(pattern.matches(event_type) for pattern in self._results)
 
 
 def next_offsets(records: Sequence[BusRecord]) -> dict[TopicPartition, int]:

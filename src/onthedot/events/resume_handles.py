@@ -67,7 +67,7 @@ def expectation(
             )
         for name in names:
             if not is_received(name):
-                raise BadEvent(f"expect(): {name!r} is not received: add it to Events(results=(…))")
+                raise BadEvent(f"expect(): {name!r} is not received: add it to Events(results=(…)), or app.on_event(…)")
         found.append((tuple(sorted(set(names))), number))
     return tuple(sorted(found))
 

@@ -68,6 +68,18 @@ async def test_event_sends_a_signal(app: App) -> None:
     assert signal == {"type": "Shop.Order.Paid", "payload": {"order": 17}, "id": "p1", "correlation_id": "c7"}
 
 
+async def test_event_that_sends_a_signal_also_completes_a_handle(app: App) -> None:
+    """Also if it comes before the handle."""
+    paid = [Event("Shop.Order.Paid", {"order": n}, aggregate_id="1", id=f"p{n}", correlation_id="c1") for n in (1, 2)]
+    async with app.running():
+        await app.publish(paid[0])
+        await until(lambda: _has_arrived(app, 1))
+        handle = await app.expect({"Shop.Order.Paid": 2}, correlation_id="c1", timeout=60)
+        await app.publish(paid[1])
+        events = await asyncio.wait_for(handle.wait(), SOON)
+    assert sorted(event.id for event in events) == ["p1", "p2"]
+
+
 async def test_event_without_the_field_of_a_signal_is_passed_over(app: App, caplog: pytest.LogCaptureFixture) -> None:
     async with app.running():
         handle = await app.expect({CREATED: 1}, correlation_id="c1", timeout=60)
