@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, overload
 from onthedot.api.app import App
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
 from onthedot.codec.plain_json import json_value
-from onthedot.errors import ArgumentError, SourceFrozen, StoreFull, TaskNotFound
+from onthedot.errors import ArgumentError, BadEvent, SourceFrozen, StoreFull, TaskNotFound
 from onthedot.integrations.event_stream import EventStream, Streamable
 from onthedot.integrations.live_values import progress_of
 from onthedot.model.task import TaskInfo
@@ -94,19 +94,23 @@ def accepted(handle: AsyncTaskHandle[Any] | TaskHandle[Any], *, url: str) -> JSO
     return JSONResponse(body, status_code=202, headers={"Location": place})
 
 
-def refused(error: StoreFull) -> JSONResponse:
-    """Returns the answer to a request whose task was not stored: 503 for a frozen source, 429 for a full one.
+def refused(error: StoreFull | BadEvent | ArgumentError) -> JSONResponse:
+    """Returns the answer to a request whose task or event was not stored.
 
-    The header ``Retry-After`` has the seconds after which the caller may try again.
+    503 for a frozen source and 429 for a full one, with the header ``Retry-After``: the seconds after which the caller
+    may try again. 422 for an event or arguments that can never be stored as they are.
 
     Args:
-        error: Of the add: ``except StoreFull as error: return refused(error)``. `SourceFrozen` is one.
+        error: Of the add or the publish: ``except (StoreFull, BadEvent, ArgumentError) as error: return
+            refused(error)``. `SourceFrozen` is a `StoreFull`.
 
     >>> from onthedot import SourceFrozen
     >>> answer = refused(SourceFrozen("send", 30))
     >>> answer.status_code, answer.headers["retry-after"]
     (503, '30')
     """
+    if not isinstance(error, StoreFull):
+        return JSONResponse({"error": str(error)}, status_code=422, headers=_NO_CACHE)
     code = 429
     seconds = 1.0
     if isinstance(error, SourceFrozen):

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, Request, Response
 
-from onthedot import App, Cancel, StoreFull, StoreUnavailable, current_task
+from onthedot import App, ArgumentError, BadEvent, Cancel, StoreFull, StoreUnavailable, current_task
+from onthedot.events import Event
 from onthedot.integrations.fastapi import accepted, lifespan, refused, status
 from tests.support.http_client import fetch
 from tests.support.waits import until
@@ -172,3 +173,30 @@ async def test_add_to_a_frozen_source_is_503_with_the_time_to_wait(app: App, sen
         assert "send is frozen" in answer.json()["error"]
         await app.operations.thaw("send")
         assert (await fetch(server.port, "POST", "/mails")).status == 202
+
+
+async def test_event_that_can_never_be_stored_is_422_and_says_why(app: App) -> None:
+    api = web(app)
+
+    @api.post("/events/{event_type}/{key}")
+    async def publish(event_type: str, key: str) -> Response:
+        payload = {"size": float("nan")} if key == "nan" else {"size": "x" * 1_000_000 if key == "large" else ""}
+        try:
+            await app.publish(Event(event_type, payload, aggregate_id=key.strip()))
+        except (StoreFull, BadEvent, ArgumentError) as error:
+            return refused(error)
+        return Response(status_code=202)
+
+    problems = {
+        "Shop.Order/1": "has 2 segments, not 3 or 4",
+        "Shop.Order.Placed/%20": "aggregate_id",
+        "Shop.Order.Placed/nan": "$.size",
+        "Shop.Order.Placed/large": "900,000",
+    }
+    async with serving(api) as server:
+        for path, problem in problems.items():
+            answer = await fetch(server.port, "POST", f"/events/{path}")
+            assert answer.status == 422, path
+            assert problem in answer.json()["error"]
+            assert "retry-after" not in answer.headers
+        assert (await fetch(server.port, "POST", "/events/Shop.Order.Placed/1")).status == 202
