@@ -170,7 +170,7 @@ class PageEndpoint:
     def _sign_in(self, request: Request, token: str) -> Response:
         user = checked_sign_in(self._context, request, token)
         others = [(name, value) for name, value in request.query_params.multi_items() if name != "token"]
-        path = base_path(request) + "/" + request.path_params["path"]
+        path = base_path(request) + "/" + request.path_params["path"].lstrip("/\\")  # "//host" is another site
         response = RedirectResponse(f"{path}?{urlencode(others)}" if others else path, 303)
         authenticator = self._context.authenticator
         assert isinstance(authenticator, TokenAuthenticator)

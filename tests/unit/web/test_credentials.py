@@ -172,6 +172,14 @@ async def test_cookie_in_use_is_renewed(shop: App[Any]) -> None:
         assert (await client.with_headers(Cookie=renewed.partition(";")[0]).get("/status")).status == 200
 
 
+@pytest.mark.parametrize("path", ["//evil.example/", "/\\\\evil.example/", "///evil.example/", "/%2Fevil.example/"])
+async def test_token_in_a_link_leads_to_this_site_only(shop: App[Any], path: str) -> None:
+    async with shop, web_site(shop) as site:
+        answer = await site.nobody.at("").get(f"{path}?token={OPERATOR_TOKEN}", accept="text/html")
+        assert answer.status == 303
+        assert answer.headers["location"] == "/evil.example/"
+
+
 async def test_wrong_tokens_are_counted_by_address(shop: App[Any]) -> None:
     async with shop, web_site(shop) as site:
         statuses = [(await site.nobody.post("/session", {"token": "wrong"})).status for _ in range(6)]
