@@ -1,62 +1,61 @@
-"""The tasks that run after every commit, by the change feed of the store: it has one row per call."""
+"""The tasks that run after every commit, by the change feed of the store: it has one entry per call."""
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from onthedot.stores.contract import ChangeEntry, ChangePage
+from onthedot.stores.contract import ChangePage
 from tests.faults import task_app
 from tests.support.app_access import call_store
 
 Transitions = Sequence[tuple[str, str]]  # uuid and new state
 _ROWS = 5_000
+_ALL = 10**9
 
 
 class CommitLog:
     """Follows the change feed of the app's store from now on.
 
-    order: returns the numbers of all rows in the order of commits, for a store whose numbers do not have this order. In
-    other stores the number of a row counts transitions, which shows missing rows.
+    ordered: returns the transitions of every call in the order of commits, for a store whose feed is in the order in
+    which they were read. In other stores the cursor counts transitions, which shows missing ones.
     """
 
-    def __init__(self, order: Callable[[], list[int]] | None = None) -> None:
-        self._order = order
-        self._began = self._cursor = int(_read("", 1).cursor)
-        self._rows: dict[int, list[tuple[str, str]]] = {}
+    def __init__(self, ordered: Callable[[], list[Transitions]] | None = None) -> None:
+        self._ordered = ordered
+        self._cursor = _read("", 1).cursor
+        self._rows: list[Transitions] = []
 
     def follow(self) -> None:
         """Reads new rows. A long test calls it repeatedly, because the change feed is bounded."""
-        while (page := _read(str(self._cursor), _ROWS)).entries:
-            for entry in page.entries:
-                self._keep(entry)
-            self._cursor = int(page.cursor)
-
-    def _keep(self, entry: ChangeEntry) -> None:
-        transitions = self._rows.setdefault(int(entry.cursor), [])
-        transitions.extend((transition.uuid, transition.state) for transition in entry.transitions)
+        while (page := _read(self._cursor, _ROWS)).entries:
+            assert not page.gap, f"the change feed has lost entries after {self._cursor}"
+            rows = [[(each.uuid, each.state) for each in entry.transitions] for entry in page.entries]
+            if self._ordered is None:
+                count = sum(map(len, rows))
+                is_complete = int(page.cursor) - int(self._cursor) == count
+                assert is_complete, f"the feed has {count} transitions up to {page.cursor}, after {self._cursor}"
+            self._rows += rows
+            self._cursor = page.cursor
 
     def rows(self) -> list[Transitions]:
-        """All rows in the order of commits; fails if one is missing."""
+        """The transitions of every call, in the order of commits; fails if one is missing or doubled."""
         self.follow()
-        if self._order is None:
-            numbers = sorted(self._rows)
-            for before, number in itertools.pairwise([self._began, *numbers]):
-                count = len(self._rows[number])
-                assert number - before == count, f"the feed has {count} transitions up to {number}, after {before}"
-            return [self._rows[number] for number in numbers]
-        numbers = self._order()
-        for number in set(numbers) - self._rows.keys():  # committed after later rows had been read
-            for entry in _read(str(number - 1), 1).entries:
-                self._keep(entry)
-        assert set(numbers) == self._rows.keys(), "the change feed and the order of commits have different calls"
-        return [self._rows[number] for number in numbers]
+        if self._ordered is None:
+            return self._rows
+        ordered = self._ordered()
+        is_same = _sorted(ordered) == _sorted(self._rows)
+        assert is_same, "the change feed and the order of commits have different calls"
+        return ordered
+
+
+def _sorted(rows: Iterable[Transitions]) -> list[Transitions]:
+    return sorted(sorted(row) for row in rows)
 
 
 def _read(after: str, limit: int) -> ChangePage:
-    return call_store(task_app.app, lambda store: store.changes(after, limit))
+    return call_store(task_app.app, lambda store: store.changes(after, limit, _ALL))
 
 
 class ReplayResult(NamedTuple):

@@ -12,7 +12,7 @@ import pytest
 
 from onthedot.stores.redis.scripts import SCRIPTS
 from tests.faults import LONG
-from tests.faults.commit_log import CommitLog
+from tests.faults.commit_log import CommitLog, Transitions
 from tests.support.services import valkey
 from tests.support.services.postgres_server import SETTINGS, Missing, Server
 
@@ -123,15 +123,18 @@ class PostgresServer(ServerStore):
         self._server.die(how)
 
     def commits(self) -> CommitLog:
-        """The change feed is in the order in which transactions began. A trigger records the order of their commits."""
+        """A page of the change feed is in the order in which transactions began. A trigger records their commits."""
         self._execute(*_ORDERED)
-        return CommitLog(self._order)
+        return CommitLog(self._ordered)
 
-    def _order(self) -> list[int]:
+    def _ordered(self) -> list[Transitions]:
         import psycopg
 
+        calls: dict[int, list[tuple[str, str]]] = {}
         with psycopg.connect(self._server.url) as connection:
-            return [call for (call,) in connection.execute("SELECT call FROM watch.ended ORDER BY number")]
+            for call, state, uuids in connection.execute("SELECT call, state, uuids FROM watch.ended ORDER BY number"):
+                calls.setdefault(call, []).extend((uuid, state) for uuid in uuids)
+        return [*calls.values()]
 
     def leftovers(self) -> list[str]:
         import psycopg
@@ -148,10 +151,12 @@ class PostgresServer(ServerStore):
 # The trigger is deferred to the commit. Its lock is held until the commit is visible, so commits are recorded in order.
 _ORDERED = (
     "CREATE SCHEMA watch",
-    "CREATE TABLE watch.ended (number bigint GENERATED ALWAYS AS IDENTITY, call bigint PRIMARY KEY)",
+    "CREATE TABLE watch.ended (number bigint GENERATED ALWAYS AS IDENTITY, call bigint, state text, uuids text[])",
     """CREATE FUNCTION watch.end() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
         PERFORM pg_advisory_xact_lock(7, 7);
-        INSERT INTO watch.ended (call) VALUES (NEW.call) ON CONFLICT DO NOTHING;
+        INSERT INTO watch.ended (call, state, uuids) SELECT NEW.call, NEW.state, CASE WHEN NEW.seqs IS NULL
+            THEN ARRAY(SELECT json_array_elements_text(NEW.deleted))
+            ELSE ARRAY(SELECT uuid FROM onthedot.task WHERE seq = ANY (NEW.seqs)) END;
         RETURN NULL;
     END $$""",
     """CREATE CONSTRAINT TRIGGER ended AFTER INSERT ON onthedot.change DEFERRABLE INITIALLY DEFERRED

@@ -47,22 +47,25 @@ def test_replay_counts_starts_and_reports_missing_ends() -> None:
 
 
 def test_missing_row_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row numbers count transitions, or the order of commits is known separately."""
-    feed = {
-        1: [Transition(5, "a", "keyed", "running")],
-        3: [Transition(5, "b", "keyed", "ready"), Transition(5, "a", "keyed", "ready")],
-    }
+    """The cursor counts transitions, or the order of commits is known separately."""
+    one = [Transition(5, "a", "keyed", "running")]
+    two = [Transition(5, "b", "keyed", "ready"), Transition(5, "a", "keyed", "ready")]
+    feed = {1: one, 3: two}
 
     def read(after: str, limit: int) -> ChangePage:
         numbers = [number for number in feed if number > int(after)][:limit] if after else []
         cursor = str(numbers[-1]) if numbers else after or "0"
-        return ChangePage([ChangeEntry(str(number), feed[number]) for number in numbers], cursor)
+        return ChangePage([ChangeEntry(5, {}, feed[number]) for number in numbers], cursor)
+
+    def ordered(*rows: list[Transition]) -> Callable[[], list[Transitions]]:
+        return lambda: [[(each.uuid, each.state) for each in row] for row in rows]
 
     monkeypatch.setattr(commit_log, "_read", read)
     assert [len(row) for row in CommitLog().rows()] == [1, 2]
-    assert [len(row) for row in CommitLog(lambda: [3, 1]).rows()] == [2, 1]
-    with pytest.raises(AssertionError, match="order of commits"):
-        CommitLog(lambda: [1, 2, 3]).rows()
+    assert [len(row) for row in CommitLog(ordered(two, one)).rows()] == [2, 1]
+    for rows in ([one], [one, two, two]):
+        with pytest.raises(AssertionError, match="order of commits"):
+            CommitLog(ordered(*rows)).rows()
     del feed[1]
     with pytest.raises(AssertionError, match="2 transitions up to 3, after 0"):
         CommitLog().rows()

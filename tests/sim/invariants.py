@@ -42,7 +42,7 @@ Report = Callable[[str, str], None]
 class Inspected(Protocol):
     """What the checks read of a store, without suspending."""
 
-    async def changes(self, after: str, limit: int) -> ChangePage: ...
+    async def changes(self, after: str, limit: int, resolve: int = 0) -> ChangePage: ...
     async def schedules(self) -> Sequence[Schedule]: ...
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page: ...
     async def get(self, uuids: Sequence[str]) -> Sequence[Record | None]: ...
@@ -216,7 +216,7 @@ class StoreCheck:
     # -- the change feed
 
     def _follow(self) -> None:
-        page = run_without_loop(self.store.changes(self._cursor, 1000))
+        page = run_without_loop(self.store.changes(self._cursor, 1000, resolve=1_000_000))
         self._cursor = page.cursor
         for entry in page.entries:
             for each in entry.transitions:

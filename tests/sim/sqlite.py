@@ -419,8 +419,8 @@ class SqliteView:
     def close(self) -> None:
         self._db.close()
 
-    async def changes(self, after: str, limit: int) -> Any:
-        return self._reads.changes(after, limit)
+    async def changes(self, after: str, limit: int, resolve: int = 0) -> Any:
+        return self._reads.changes(after, limit, resolve)
 
     async def schedules(self) -> Any:
         return self._reads.schedules()

@@ -18,6 +18,7 @@ from onthedot.operations.workers import WorkerInfo, live_workers
 from onthedot.stores.contract import Record, Store
 
 _ENTRIES = 500  # of the change feed per read
+_RESOLVED = 2_000  # transitions per read
 _MAX_READS = 20  # per snapshot; a view that lags catches up over several
 COUNT_INTERVAL = 1_000  # ms between two tallies while tasks change
 IDLE_INTERVAL = 5_000  # and while none does
@@ -99,7 +100,7 @@ class LiveView:
         for _ in range(_MAX_READS):
             if not self._cursor:
                 break
-            page = await self._store.changes(self._cursor, _ENTRIES)
+            page = await self._store.changes(self._cursor, _ENTRIES, _RESOLVED)
             self._stale |= self._throughput.fold(page.entries, self._clock.now()) > 0
             if page.entries:
                 self._cursor = page.cursor

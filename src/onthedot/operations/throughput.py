@@ -38,20 +38,25 @@ class Throughput:
         self.failures: deque[tuple[int, str]] = deque(maxlen=20)  # when, uuid; the newest last
 
     def fold(self, entries: Iterable[ChangeEntry], now: float) -> int:
-        """Return the number of transitions."""
+        """Return the number of transitions.
+
+        Starts and ends are counted in full. Retries, durations and failures are those of the transitions that carry
+        the uuid of their task.
+        """
         self._now = now
-        transitions = [transition for entry in entries for transition in entry.transitions]
-        if transitions:
-            self._set_time(max(transition.at for transition in transitions))
-        for transition in transitions:
-            step = self._step(transition)
-            if step is not None:
-                self._by_second.setdefault(transition.at // 1000, Counter())[transition.source, step] += 1
-            if step == "failed":
-                self.failures.append((transition.at, transition.uuid))
+        number = 0
+        for entry in entries:
+            self._set_time(entry.at)
+            steps = self._by_second.setdefault(entry.at // 1000, Counter())
+            for source, by_state in entry.counts.items():
+                number += sum(by_state.values())
+                steps.update({(source, _STEPS[state]): by_state[state] for state in by_state if state in _STEPS})
+            for transition in entry.transitions:
+                if self._is_retried(transition):
+                    steps[transition.source, "retried"] += 1
         first = self._store_now() // 1000 - self._seconds
         self._by_second = {second: steps for second, steps in self._by_second.items() if second > first}
-        return len(transitions)
+        return number
 
     def _set_time(self, newest: int) -> None:
         ahead = newest - self._now
@@ -60,19 +65,20 @@ class Throughput:
             self._ahead = ahead
         self._ahead = max(ahead, self._ahead)
 
-    def _step(self, transition: Transition) -> Step | None:
+    def _is_retried(self, transition: Transition) -> bool:
+        """Also notes its start, its duration or its failure."""
         state = transition.state
         began = self.running.pop(transition.uuid, None)
         if state == "running":
             self.running[transition.uuid] = transition.at
             if len(self.running) > MAX_RUNNING:
                 del self.running[next(iter(self.running))]
-        if began is not None and state not in _STEPS:
-            return "retried"
+        if state == "failed":
+            self.failures.append((transition.at, transition.uuid))
         if began is not None and state in ("succeeded", "failed"):
             durations = self.durations.setdefault(transition.source, deque(maxlen=_MAX_DURATIONS))
             durations.append(transition.at - began)
-        return _STEPS.get(state)
+        return began is not None and state not in _STEPS
 
     def _store_now(self) -> int:
         """The store's time; 0 if no entry was read yet."""

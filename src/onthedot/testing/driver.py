@@ -29,6 +29,7 @@ from onthedot.testing.assertions import call_text
 T = TypeVar("T")
 
 _FAR = 50 * 365 * 86_400_000.0  # ms: no alarm is that far ahead, but the lease of a session is
+_ALL = 10**9  # transitions of a page
 _ENDED = ("succeeded", "failed", "cancelled")
 _MAX_IDLE = 0.5  # real seconds that a test which waits for a task gets to run it, as in gather(handle, test.advance(5))
 
@@ -161,7 +162,7 @@ class ClockDriver:
     async def _has_changed(self) -> bool:
         before = (self._cursor, self._event_count)
         self._event_count = self._components.event_count
-        while (page := await self._store.changes(self._cursor, 1000)).entries:
+        while (page := await self._store.changes(self._cursor, 1000, resolve=_ALL)).entries:
             self._cursor = page.cursor
             for entry in page.entries:
                 self._count(entry)

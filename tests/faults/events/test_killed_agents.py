@@ -74,7 +74,7 @@ class Ends:
         self._cursor = (await self._store.changes("", 1)).cursor
 
     async def count(self) -> int:
-        page = await self._store.changes(self._cursor, 1_000)
+        page = await self._store.changes(self._cursor, 1_000, resolve=1_000_000)
         self._cursor = page.cursor
         transitions = [each for entry in page.entries for each in entry.transitions]
         self.found.update((each.uuid, each.state) for each in transitions if each.state in ENDS)

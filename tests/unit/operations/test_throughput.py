@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import pytest
 
 from onthedot.operations.throughput import ENDS, Throughput
-from onthedot.stores.contract import ChangeEntry, Transition
+from onthedot.stores.contract import ChangeEntry, State, Transition
 
+Move: TypeAlias = tuple[str, str, State]
 AT = 1_800_000_000_000  # the store's clock; that of the reader begins at 0
+
+
+def entry(at: int, *moves: Move) -> ChangeEntry:
+    counts: dict[str, dict[State, int]] = {}
+    transitions = [Transition(at, *move) for move in moves]
+    for each in transitions:
+        by_state = counts.setdefault(each.source, {})
+        by_state[each.state] = by_state.get(each.state, 0) + 1
+    return ChangeEntry(at, counts, transitions)
 
 
 class Log:
@@ -17,13 +29,13 @@ class Log:
         self.throughput = Throughput(0)
         self.ahead = ahead
 
-    def fold(self, clock: int, *moves: tuple[str, str, str], late: int = 0) -> None:
+    def fold(self, clock: int, *moves: Move, late: int = 0) -> None:
         """Fold transitions (uuid, source, state): read at `clock` by the reader, written `late` ms earlier."""
-        at = self.ahead + clock - late
-        self.throughput.fold([ChangeEntry("1", [Transition(at, *move) for move in moves])], clock)
+        self.throughput.fold([entry(self.ahead + clock - late, *moves)], clock)
 
-    def runs(self, clock: int, *uuids: str, end: str = "succeeded", source: str = "a", late: int = 0) -> None:
-        for state in ("ready", "running", end):
+    def runs(self, clock: int, *uuids: str, end: State = "succeeded", source: str = "a", late: int = 0) -> None:
+        states: tuple[State, ...] = ("ready", "running", end)
+        for state in states:
             self.fold(clock, *((uuid, source, state) for uuid in uuids), late=late)
 
     def rate(self, *steps: str, source: str | None = None) -> float:
@@ -34,7 +46,7 @@ class Log:
 
 def test_throughput_without_entries_is_zero() -> None:
     throughput = Throughput(0)
-    assert throughput.fold([ChangeEntry("7", []), ChangeEntry("8", [])], 500) == 0
+    assert throughput.fold([ChangeEntry(AT, {}), ChangeEntry(AT, {})], 500) == 0
     assert throughput.rates() == {}
     assert throughput.history(*ENDS) == [0] * 59
 
@@ -103,9 +115,7 @@ def test_late_entries_count_in_their_second() -> None:
     """The store was away for eight seconds; then all entries are read at once."""
     log = Log()
     log.runs(0, "first")
-    rows = [
-        ChangeEntry("1", [Transition(AT + second * 1000, str(second), "a", "succeeded")]) for second in range(1, 10)
-    ]
+    rows = [entry(AT + second * 1000, (str(second), "a", "succeeded")) for second in range(1, 10)]
     log.throughput.fold(rows, 9000)
     assert log.throughput.history(*ENDS)[-9:] == [1] * 9
 

@@ -12,9 +12,9 @@ from onthedot.stores.sqlite import schema as sqlite
 
 DIGESTS = {
     "sqlite 3": "e9b6a9f15c3f",
-    "sqlite 4": "1fa703d94522",
+    "sqlite 4": "19490c897b98",
     "postgres 3": "b4a5b5e8ef3d",
-    "postgres 4": "83129c9a0531",
+    "postgres 4": "5dd8b636e507",
 }
 
 

@@ -30,6 +30,7 @@ Invariants, tested by one suite over all stores (``tests/contract``):
 """
 
 from onthedot.stores.contract.changes import (
+    MAX_TRANSITIONS as MAX_TRANSITIONS,
     ChangeEntry as ChangeEntry,
     ChangePage as ChangePage,
     Transition as Transition,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from onthedot.stores.contract.tasks import State
+
+MAX_TRANSITIONS = 100_000
+"""The log keeps at least the calls of this many newest transitions, and drops older ones."""
 
 
 class Transition(Struct, frozen=True, array_like=True, gc=False):
@@ -19,14 +22,16 @@ class Transition(Struct, frozen=True, array_like=True, gc=False):
 
 
 class ChangeEntry(Struct, frozen=True):
-    """The transitions of one call."""
+    """The transitions of one call: all of them as counts, some of them with the uuid of their task."""
 
-    cursor: str  # where the next entry begins
-    transitions: Sequence[Transition]
+    at: int  # ms
+    counts: Mapping[str, Mapping[State, int]]  # by source and new state
+    transitions: Sequence[Transition] = ()
 
 
 class ChangePage(Struct, frozen=True):
-    """Entries in order."""
+    """Entries in order. A reader that continues at the cursor of each page sees every entry once."""
 
     entries: Sequence[ChangeEntry]
-    cursor: str  # where the next page begins
+    cursor: str  # where the next page begins; opaque
+    gap: bool = False  # entries after the cursor of the request are lost: the log is bounded, or it is of other data

@@ -249,8 +249,12 @@ class Inspect(Protocol):
         """The info of live sessions that have sent a heartbeat, by name; dead ones are left out, reaped or not."""
         ...
 
-    async def changes(self, after: str, limit: int) -> ChangePage:
-        """The change feed after a cursor, at most `limit` calls of it; "" is the end of the feed now."""
+    async def changes(self, after: str, limit: int, resolve: int = 0) -> ChangePage:
+        """The change feed after a cursor, at most `limit` calls of it; "" is the end of the feed now.
+
+        The counts are complete. At most `resolve` transitions, the newest of the page, also carry the uuid of their
+        task; those of tasks that are deleted by now may be left out. The cost is O(calls × sources) + O(resolve).
+        """
         ...
 
 

@@ -1,16 +1,18 @@
-"""The change feed: bounded, one row per call; transitions are made when it is read."""
+"""The change feed: bounded, one row per call; counts and transitions are made when it is read."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 import msgspec
 
-from onthedot.stores.contract import ChangeEntry, ChangePage, Record, Transition
+from onthedot.stores.contract import MAX_TRANSITIONS, ChangeEntry, ChangePage, Record, State, Transition
 from onthedot.stores.memory.tables import ChangeSet
 
-_MAX_TRANSITIONS = 100_000  # over all rows
+_source_and_state = attrgetter("source", "state")
+_source = attrgetter("source")
 
 
 class _Row(msgspec.Struct, frozen=True, gc=False):
@@ -37,24 +39,46 @@ class ChangeLog:
         row = _Row(self._number, int(now), tuple(changes.entered), tuple(changes.started), tuple(changes.ended))
         self._rows.append(row)
         self._transitions += len(row.entered) + len(row.started) + len(row.ended)
-        while self._transitions > _MAX_TRANSITIONS and len(self._rows) > 1:
+        while self._transitions - len(self._rows[0]) >= MAX_TRANSITIONS:
             self._transitions -= len(self._rows.popleft())
 
-    def read(self, after: str, limit: int) -> ChangePage:
+    def read(self, after: str, limit: int, resolve: int) -> ChangePage:
         if not after:
             return ChangePage([], str(self._number))
-        if not self._rows:
-            return ChangePage([], after)
-        start = max(0, int(after) - (self._rows[0].number - 1))
+        last = int(after)
+        first_kept = self._number - len(self._rows) + 1
+        start = max(0, last + 1 - first_kept)
         rows = [self._rows[index] for index in range(start, min(start + limit, len(self._rows)))]
-        entries = [ChangeEntry(str(row.number), list(_transitions(row))) for row in rows]
-        return ChangePage(entries, entries[-1].cursor if entries else after)
+        gap = not first_kept - 1 <= last <= self._number
+        entries: list[ChangeEntry] = []
+        for row in reversed(rows):
+            transitions = _newest(row, resolve)
+            resolve -= len(transitions)
+            entries.append(ChangeEntry(row.at, _counts(row), transitions))
+        entries.reverse()
+        return ChangePage(entries, str(rows[-1].number) if rows else str(min(last, self._number)), gap)
 
 
-def _transitions(row: _Row) -> Iterable[Transition]:
-    for record in row.entered:
-        yield Transition(row.at, record.uuid, record.source, record.state)
-    for record in row.started:
-        yield Transition(row.at, record.uuid, record.source, "running")
-    for record in row.ended:
-        yield Transition(row.at, record.uuid, record.source, record.state)
+def _counts(row: _Row) -> dict[str, dict[State, int]]:
+    counts: dict[str, dict[State, int]] = {}
+    for (source, state), number in Counter(map(_source_and_state, (*row.entered, *row.ended))).items():
+        counts.setdefault(source, {})[state] = number
+    for source, number in Counter(map(_source, row.started)).items():
+        counts.setdefault(source, {})["running"] = number
+    return counts
+
+
+def _newest(row: _Row, number: int) -> Sequence[Transition]:
+    if number <= 0:
+        return ()
+    return list(_transitions(row, max(0, len(row) - number)))
+
+
+def _transitions(row: _Row, skip: int) -> Iterator[Transition]:
+    parts: tuple[tuple[tuple[Record, ...], State | None], ...] = (
+        (row.entered, None), (row.started, "running"), (row.ended, None),
+    )  # fmt: skip
+    for records, state in parts:
+        for record in records[skip:]:
+            yield Transition(row.at, record.uuid, record.source, state or record.state)
+        skip = max(0, skip - len(records))

@@ -233,9 +233,9 @@ class MemoryStore(MemoryOutbox):
         with self._lock:
             return reads.position(self._tables, uuid, self._clock.now())
 
-    async def changes(self, after: str, limit: int) -> ChangePage:
+    async def changes(self, after: str, limit: int, resolve: int = 0) -> ChangePage:
         with self._lock:
-            return self._changes.read(after, limit)
+            return self._changes.read(after, limit, resolve)
 
     # -- one call: its transitions are logged, and the other sessions get hints
 

@@ -228,19 +228,28 @@ WHERE app = {app_id};
 -- Live sessions that have sent a heartbeat.
 SELECT name, info FROM onthedot.session WHERE app = {app_id} AND role = 'worker' AND until > onthedot.now_v1($2);
 
--- name: last_change
--- The end of the change feed.
-SELECT coalesce(max(call), 0) AS call FROM onthedot.change WHERE app = {app_id}
-AND (call < pg_snapshot_xmin(pg_current_snapshot())::text::bigint OR at < onthedot.now_v1($2) - 1000);
+-- name: snapshot
+-- The end of the change feed: a snapshot that sees all that is visible now.
+SELECT pg_current_snapshot()::text AS snapshot;
 
 -- name: changes
--- The change feed after a call. A call whose transaction began earlier may not have committed yet: later calls are held
--- back for it, for at most a second.
-SELECT call, at, json_agg(json_build_object('state', state, 'seqs', seqs, 'deleted', deleted)) AS changes
-FROM onthedot.change WHERE app = {app_id} AND call > $3
-AND (call < pg_snapshot_xmin(pg_current_snapshot())::text::bigint OR at < onthedot.now_v1($2) - 1000)
-GROUP BY call, at ORDER BY call LIMIT $4;
-
--- name: resolve
--- uuid and source of tasks by seq.
-SELECT seq, uuid, source FROM onthedot.task WHERE seq = ANY ($1::bigint[]);
+-- The change feed: at most $5 calls that are visible now and were not at the last read. Then none below $2 was open, and
+-- none from $3 on had begun; $4: those that were open. Of the newest $6 tasks also the uuids. A page without calls is
+-- one row without a call. Calls up to `changes_after` were deleted.
+WITH page AS (
+    SELECT call, ctid, at, source, state, number, seqs, deleted, $6::bigint - coalesce(sum(number) OVER (
+        ORDER BY call DESC, ctid DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS wanted
+    FROM onthedot.change WHERE app = {app_id} AND source IS NOT NULL AND call = ANY (ARRAY(
+        SELECT DISTINCT call FROM onthedot.change WHERE app = {app_id} AND source IS NOT NULL
+            AND call >= $2 AND (call >= $3 OR call = ANY ($4::bigint[])) ORDER BY call LIMIT $5))
+)
+SELECT pg_current_snapshot()::text AS snapshot, coalesce((
+        SELECT a.changes_after FROM onthedot.app AS a WHERE a.name = $1), 0) AS changes_after,
+    page.call, page.at, page.source, page.state, page.number,
+    CASE WHEN page.wanted <= 0 THEN NULL WHEN page.deleted IS NOT NULL THEN ARRAY(
+        SELECT json_array_elements_text(page.deleted) OFFSET greatest(0, page.number - page.wanted)
+    ) ELSE ARRAY(
+        SELECT t.uuid FROM unnest(page.seqs[greatest(1, page.number - page.wanted + 1):]) WITH ORDINALITY AS s (seq, nth)
+        CROSS JOIN LATERAL (SELECT uuid FROM onthedot.task WHERE seq = s.seq OFFSET 0) AS t ORDER BY s.nth
+    ) END AS uuids
+FROM (VALUES (1)) AS one_row LEFT JOIN page ON true ORDER BY page.call, page.ctid;

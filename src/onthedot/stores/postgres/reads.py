@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
-
-from msgspec import Struct
-from msgspec.json import Decoder
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
 
 from onthedot.stores.capabilities import ServerInfo
 from onthedot.stores.contract import (
@@ -29,6 +28,7 @@ from onthedot.stores.contract import (
     StoredSignal,
     Transition,
 )
+from onthedot.stores.postgres.change_cursor import SeenCalls
 from onthedot.stores.postgres.connections import PostgresConnection
 from onthedot.stores.postgres.protocol import to_record
 from onthedot.stores.postgres.queries import SQL
@@ -150,20 +150,39 @@ class PostgresReads(ABC):
                 lane.bucket = TokenBucket(row["lane_tokens"], row["lane_tokens_at"])
         return Position(blockers(table, record, row["source_running"], now), min(row["ahead"], MAX_AHEAD))
 
-    async def changes(self, after: str, limit: int) -> ChangePage:
+    async def changes(self, after: str, limit: int, resolve: int = 0) -> ChangePage:
         if not after:
-            row = await self._reads.row(SQL["last_change"], self._name, self._now())
-            return ChangePage([], str(row["call"]))
-        entries: list[ChangeEntry] = []
-        for row in await self._reads.rows(SQL["changes"], self._name, self._now(), int(after), limit):
-            changes = _decode_changes(row["changes"])
-            seqs = [seq for change in changes for seq in change.seqs or ()]
-            tasks = {
-                found["seq"]: _TaskName(found["uuid"], found["source"])
-                for found in await self._reads.rows(SQL["resolve"], seqs)
-            }
-            entries.append(ChangeEntry(str(row["call"]), list(_transitions(row["at"], changes, tasks))))
-        return ChangePage(entries, entries[-1].cursor if entries else after)
+            row = await self._reads.row(SQL["snapshot"])
+            return ChangePage([], row["snapshot"])
+        seen = SeenCalls.of(after)
+        rows = await self._reads.rows(
+            SQL["changes"], self._name, seen.first, seen.end, list(seen.missing), limit, resolve
+        )
+        now = SeenCalls.of(rows[0]["snapshot"])
+        is_other_data = now.end < seen.end
+        gap = is_other_data or rows[0]["changes_after"] >= seen.end
+        calls = {call: list(group) for call, group in groupby(rows, itemgetter("call")) if call is not None}
+        if len(calls) == limit:
+            cursor = str(seen.after_page(now, max(calls)))
+        elif calls or is_other_data:
+            cursor = str(now)
+        else:
+            cursor = after
+        return ChangePage([_to_entry(rows) for rows in calls.values()], cursor, gap)
+
+
+def _to_entry(rows: Sequence[Mapping[str, Any]]) -> ChangeEntry:
+    """Of the rows of one call."""
+    counts: dict[str, dict[State, int]] = {}
+    transitions: list[Transition] = []
+    at: int = rows[0]["at"]
+    for row in rows:
+        source: str = row["source"]
+        state: State = row["state"]
+        by_state = counts.setdefault(source, {})
+        by_state[state] = by_state.get(state, 0) + row["number"]
+        transitions += [Transition(at, uuid, source, state) for uuid in row["uuids"] or ()]
+    return ChangeEntry(at, counts, transitions)
 
 
 def _indexed_query(where: Mapping[str, str]) -> str | None:
@@ -179,26 +198,3 @@ def _indexed_query(where: Mapping[str, str]) -> str | None:
             return "find_last_tasks"
         case _:
             return "find_members"
-
-
-class _TaskName(NamedTuple):
-    uuid: str
-    source: str
-
-
-class _StoredChange(Struct):
-    """Tasks that one call brought to a state."""
-
-    state: State
-    seqs: list[int] | None
-    deleted: list[_TaskName] | None  # tasks that were not kept
-
-
-_decode_changes = Decoder(list[_StoredChange]).decode
-
-
-def _transitions(at: int, changes: Sequence[_StoredChange], tasks: Mapping[int, _TaskName]) -> Iterator[Transition]:
-    """Tasks that were purged since are left out."""
-    for change in changes:
-        for task in (*(tasks[seq] for seq in change.seqs or () if seq in tasks), *(change.deleted or ())):
-            yield Transition(at, task.uuid, task.source, change.state)

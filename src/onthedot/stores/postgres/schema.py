@@ -29,7 +29,11 @@ def _text(*names: str) -> str:
 
 
 _REVIVES = "ALTER TABLE onthedot.task ADD COLUMN revives integer NOT NULL DEFAULT 0;\n"
-MIGRATIONS: dict[int, str] = {3: _REVIVES + _text("event_schema", "series_schema")}
+_COUNTED_CHANGES = """
+ALTER TABLE onthedot.app ADD COLUMN changes_after bigint NOT NULL DEFAULT 0;
+ALTER TABLE onthedot.change ADD COLUMN source onthedot.label, ADD COLUMN number integer;
+"""
+MIGRATIONS: dict[int, str] = {3: _REVIVES + _COUNTED_CHANGES + _text("event_schema", "series_schema")}
 """The tables, from this version to the next. The functions of the last version are replaced after all steps."""
 
 

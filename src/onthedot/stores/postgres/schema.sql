@@ -15,9 +15,10 @@ CREATE DOMAIN label AS text COLLATE "C";
 
 CREATE TABLE version (number integer NOT NULL);
 INSERT INTO version VALUES (4);
-CREATE TABLE app (  -- data_set: random, so that a worker notices another database behind the same URL
+CREATE TABLE app (  -- data_set: random, so that a worker notices another database behind the same URL. changes_after: the
+    -- last call that was deleted from the change feed
     id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name label NOT NULL UNIQUE,
-    data_set uuid NOT NULL DEFAULT gen_random_uuid()
+    data_set uuid NOT NULL DEFAULT gen_random_uuid(), changes_after bigint NOT NULL DEFAULT 0
 );
 
 CREATE SEQUENCE seq;  -- the order of adding
@@ -132,8 +133,10 @@ CREATE TABLE retention (  -- what `purge` deletes: one row per call and keeping 
 CREATE INDEX retention_until ON retention (app, what, until, number);
 CREATE INDEX retention_ended ON retention (app, what, ended, number);
 CREATE TABLE tally (app integer NOT NULL, source label NOT NULL, state label NOT NULL, number bigint NOT NULL);
-CREATE TABLE change (  -- the change feed; call: its transaction. deleted: uuid and source of tasks that were not kept
-    app integer NOT NULL, call bigint NOT NULL, at bigint NOT NULL, state label NOT NULL, seqs bigint[], deleted json
+CREATE TABLE change (  -- the change feed; call: its transaction. number: of tasks. deleted: uuids of those that were not
+    -- kept, instead of seqs. Rows without a source were written by version 3
+    app integer NOT NULL, call bigint NOT NULL, at bigint NOT NULL, state label NOT NULL, seqs bigint[], deleted json,
+    source label, number integer
 );
 CREATE INDEX change_call ON change (app, call);
 

@@ -11,7 +11,6 @@ import msgspec
 from onthedot.stores.capabilities import ServerInfo
 from onthedot.stores.contract import (
     MAX_AHEAD,
-    ChangeEntry,
     ChangePage,
     Counter,
     Lease,
@@ -26,14 +25,15 @@ from onthedot.stores.contract import (
     SignalPage,
     State,
     StoredSignal,
-    Transition,
 )
+from onthedot.stores.redis.change_rows import to_call
 from onthedot.stores.redis.client import info_fields
 from onthedot.stores.redis.policy_format import remember_policy
 from onthedot.stores.redis.position import PositionAnswer, to_limit, to_position
 from onthedot.stores.redis.record_format import seq_bytes, to_schedules, to_seen_record, unpack_message
 from onthedot.stores.redis.series_format import to_entries
-from onthedot.stores.redis.uuid_format import pack_each_uuid, pack_uuid, to_uuid, to_uuids, uuid_patterns
+from onthedot.stores.redis.uuid_format import pack_each_uuid, pack_uuid, to_uuid, uuid_patterns
+from onthedot.stores.rules.change_log import choose_newest
 from onthedot.stores.rules.filters import check, fits
 from onthedot.stores.rules.records import with_history, with_state
 
@@ -219,38 +219,31 @@ class RedisReads(ABC):
         answer = await self._call("position", pack_uuid(uuid), MAX_AHEAD)
         return None if answer is None else to_position(PositionAnswer(*answer))
 
-    async def changes(self, after: str, limit: int) -> ChangePage:
+    async def changes(self, after: str, limit: int, resolve: int = 0) -> ChangePage:
         if not after:
-            return ChangePage([], (await self._command("HGET", "sequences", "transitions") or b"0").decode())
-        entries = await self._command("XRANGE", "changes", f"({after}", "+", "COUNT", limit)
-        changes = [(number.decode().partition("-")[0], dict(_pairs(fields))) for number, fields in entries]
-        seqs = {seq for _, states in changes for field, packed in states.items() for seq in _seqs(field, packed)}
-        names = await self._resolve(sorted(seqs))
-        found = [ChangeEntry(cursor, list(_transitions(states, names))) for cursor, states in changes]
-        return ChangePage(found, found[-1].cursor if found else after)
+            return ChangePage([], str(await self._last_change()))
+        last = int(after)
+        rows = await self._command("XRANGE", "changes", f"({last}", "+", "COUNT", limit)
+        if not rows:
+            end = await self._last_change()
+            return ChangePage([], str(min(last, end)), gap=end < last)
+        calls = [to_call(dict(_pairs(fields))) for _, fields in rows]
+        uuids = await self._resolve(choose_newest(calls, resolve))
+        first, *_ = numbers = [int(number.partition(b"-")[0]) for number, _ in rows]
+        gap = first - calls[0].number != last
+        return ChangePage([call.to_entry(uuids) for call in calls], str(numbers[-1]), gap)
 
-    async def _resolve(self, seqs: Sequence[bytes]) -> dict[bytes, tuple[str, str]]:
-        """uuid and source of each task that is not purged."""
-        names: dict[bytes, tuple[str, str]] = {}
+    async def _last_change(self) -> int:
+        return int(await self._command("HGET", "sequences", "transitions") or 0)
+
+    async def _resolve(self, seqs: Sequence[bytes]) -> dict[bytes, str]:
+        """The uuid of each task that is not deleted."""
+        uuids: dict[bytes, str] = {}
         for start in range(0, len(seqs), _RESOLVED):
             piece = seqs[start : start + _RESOLVED]
-            answer = await self._call("resolve_ids", *piece)
-            for seq, uuid, source in zip(piece, answer[::2], answer[1::2], strict=True):
-                if uuid:
-                    names[seq] = to_uuid(uuid), source.decode()
-        return names
-
-
-def _transitions(states: dict[bytes, bytes], names: Mapping[bytes, tuple[str, str]]) -> Iterator[Transition]:
-    """Tasks that were purged since are left out."""
-    at = int(states.pop(b"at"))
-    for field, packed in states.items():
-        if field.startswith(b"gone:"):
-            _, state, source = field.decode().split(":", 2)
-            yield from (Transition(at, uuid, source, _state(state)) for uuid in to_uuids(packed))
-        else:
-            state = _state(field.decode().removeprefix("run:"))
-            yield from (Transition(at, *names[seq], state) for seq in _seqs(field, packed) if seq in names)
+            found = zip(piece, await self._call("resolve_ids", *piece), strict=True)
+            uuids.update((seq, to_uuid(uuid)) for seq, uuid in found if uuid)
+        return uuids
 
 
 def _note_kind(text: str) -> NoteKind:
@@ -261,18 +254,6 @@ def _note_kind(text: str) -> NoteKind:
 def _state(text: str) -> State:
     state: State = msgspec.convert(text, State)
     return state
-
-
-def _seqs(field: bytes, packed: bytes) -> list[bytes]:
-    """Of an entry of the change feed. Of consecutive seqs ("run:") it has the first and the last."""
-    if field == b"at" or field.startswith(b"gone:"):
-        return []
-    seqs = [packed[start : start + 6] for start in range(0, len(packed), 6)]
-    if field.startswith(b"run:"):
-        numbers = [int.from_bytes(seq, "big") for seq in seqs]
-        pairs = zip(numbers[::2], numbers[1::2], strict=True)
-        return [seq for first, last in pairs for seq in seq_bytes(range(first, last + 1))]
-    return seqs
 
 
 def _in_pieces(numbers: Sequence[int]) -> Iterator[list[int]]:

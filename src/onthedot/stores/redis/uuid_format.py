@@ -78,6 +78,13 @@ def to_uuids(packed: bytes) -> Iterator[str]:
         yield uuid
 
 
+def count_uuids(packed: bytes) -> int:
+    """Of concatenated ones."""
+    if len(packed) % _USUAL_LENGTH == 0 and not any(packed[::_USUAL_LENGTH]):  # all are in the usual form
+        return len(packed) // _USUAL_LENGTH
+    return sum(1 for _ in to_uuids(packed))
+
+
 def uuid_at(packed: bytes, start: int) -> tuple[str, int]:
     """The uuid, and where it ends."""
     length = packed[start]

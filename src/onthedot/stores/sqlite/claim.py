@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from heapq import merge
 from typing import TYPE_CHECKING
@@ -95,9 +95,12 @@ class SqlitePicker:
         tables = self._tables
         if len(tables.recent_claims) > _MAX_RECENT:  # of sessions that died
             tables.recent_claims.clear()
-        for source, number in Counter(record.source for record in taken).items():
-            tables.count(source, "ready", -number)
-            tables.count(source, "running", +number)
+        by_source: defaultdict[str, list[int]] = defaultdict(list)
+        for record in taken:
+            by_source[record.source].append(record.seq)
+        for source, seqs in by_source.items():
+            tables.count(source, "ready", -len(seqs))
+            tables.count(source, "running", +len(seqs))
+            tables.transitions[tables.source_id(source), "running"] += seqs
             if tables.limits.has_limits:
-                tables.limits.spend(source, number, tables.now)
-        tables.transitions["running"] += [record.seq for record in taken]
+                tables.limits.spend(source, len(seqs), tables.now)

@@ -84,9 +84,10 @@ SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs, incom
 SELECT moves >= ? AND event_seq >= ? FROM onthedot_sequence;
 
 -- name: changes
-SELECT number, at, moves FROM onthedot_change WHERE app = ? AND number > ? ORDER BY number LIMIT ?;
+SELECT number, at, transitions FROM onthedot_change WHERE app = ? AND number > ? ORDER BY number LIMIT ?;
 
--- name: task_names
-SELECT task.uuid, source.name FROM json_each(?) AS wanted
-CROSS JOIN onthedot_task AS task ON task.seq = wanted.value
-CROSS JOIN onthedot_source AS source ON source.id = task.source;
+-- name: first_change
+SELECT number, at, transitions FROM onthedot_change ORDER BY number LIMIT 1;
+
+-- name: uuids_of
+SELECT task.seq, task.uuid FROM json_each(?) AS wanted CROSS JOIN onthedot_task AS task ON task.seq = wanted.value;

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
-
-import msgspec
+from typing import Any
 
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import (
     MAX_AHEAD,
     NO_COUNTER,
     NO_HISTORY,
-    ChangeEntry,
     ChangePage,
     Counter,
     Lease,
@@ -28,11 +25,12 @@ from onthedot.stores.contract import (
     SignalPage,
     State,
     StoredSignal,
-    Transition,
 )
+from onthedot.stores.rules.change_log import choose_newest
 from onthedot.stores.rules.filters import FILTERS, check
 from onthedot.stores.rules.position import blockers
 from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS
+from onthedot.stores.sqlite.change_rows import to_call
 from onthedot.stores.sqlite.errors import translate
 from onthedot.stores.sqlite.event_reads import SqliteEventReads
 from onthedot.stores.sqlite.files import may_write
@@ -155,22 +153,31 @@ class SqliteReads:
         dead = {process for process in processes if self._is_gone(process)}
         return {name: info for name, process, info in workers if process not in dead}
 
-    def changes(self, after: str, limit: int) -> ChangePage:
+    def changes(self, after: str, limit: int, resolve: int = 0) -> ChangePage:
         if not after:
-            return ChangePage([], str(Sequences(*self.db.execute(SQL["sequences"]).fetchone()).transitions))
-        rows = self.db.execute(SQL["changes"], (self._app, int(after), limit)).fetchall()
-        entries = [ChangeEntry(str(number), list(self._transitions(at, text))) for number, at, text in rows]
-        return ChangePage(entries, entries[-1].cursor if entries else after)
+            return ChangePage([], str(self._last_change()))
+        last = int(after)
+        rows = self.db.execute(SQL["changes"], (self._app, last, limit)).fetchall()
+        calls = [to_call(at, text) for _, at, text in rows]
+        uuids: dict[int, str] = {}
+        if seqs := choose_newest(calls, resolve):
+            uuids = dict(self.db.execute(SQL["uuids_of"], (json_list(seqs),)).fetchall())
+        end = self._last_change()
+        gap = not self._before_first_change(end) <= last <= end
+        last = rows[-1][0] if rows else min(last, end)
+        return ChangePage([call.to_entry(uuids) for call in calls], str(last), gap)
 
-    def _transitions(self, at: int, text: str) -> Iterator[Transition]:
-        """Tasks that were purged since are left out."""
-        by_state: dict[State | Literal["gone"], list[Any]] = msgspec.json.decode(text)
-        for uuid, source, state in by_state.pop("gone", ()):
-            yield Transition(at, uuid, source, state)
-        for state, seqs in by_state.items():
-            assert state != "gone"
-            for uuid, source in self.db.execute(SQL["task_names"], (json_list(seqs),)):
-                yield Transition(at, uuid, source, state)
+    def _last_change(self) -> int:
+        return Sequences(*self.db.execute(SQL["sequences"]).fetchone()).transitions
+
+    def _before_first_change(self, end: int) -> int:
+        """The number before the first row, of any app; `end` if there is none."""
+        row = self.db.execute(SQL["first_change"]).fetchone()
+        if row is None:
+            return end
+        number, at, text = row
+        before: int = number - to_call(at, text).number
+        return before
 
 
 class ReaderThread(RequestThread[SqliteReads]):

@@ -24,8 +24,10 @@ def _add_events() -> str:
     columns = (
         "ALTER TABLE onthedot_sequence ADD COLUMN event_seq INTEGER NOT NULL DEFAULT 0;\n"
         "ALTER TABLE onthedot_history ADD COLUMN revives INTEGER NOT NULL DEFAULT 0;\n"
+        "ALTER TABLE onthedot_change RENAME COLUMN moves TO transitions;\n"
     )
-    return columns + _read("event_schema.sql") + _read("series_schema.sql")
+    old_changes = "DELETE FROM onthedot_change;\n"  # they have another form
+    return columns + old_changes + _read("event_schema.sql") + _read("series_schema.sql")
 
 
 _MIGRATIONS: dict[int, Callable[[], str]] = {3: _add_events}  # from this version to the next

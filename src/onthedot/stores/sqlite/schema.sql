@@ -104,5 +104,5 @@ CREATE TABLE onthedot_tally (
     source INTEGER, state TEXT, number INTEGER NOT NULL, PRIMARY KEY (source, state)
 ) WITHOUT ROWID;
 CREATE TABLE onthedot_change (  -- number: transitions so far, so that the bound on transitions is a bound on numbers
-    number INTEGER PRIMARY KEY, app INTEGER NOT NULL, at INTEGER NOT NULL, moves TEXT NOT NULL
+    number INTEGER PRIMARY KEY, app INTEGER NOT NULL, at INTEGER NOT NULL, transitions TEXT NOT NULL
 );

@@ -203,13 +203,13 @@ class SettleBatch:
             if policy.reply_to is not None:
                 tables.notifications.ended.setdefault(policy.reply_to, []).append(row.uuid)
             if keep <= 0:
-                tables.transitions["gone"].append((row.uuid, tables.source_name(row.source), state))
+                tables.transitions[row.source, state].append(row.uuid)
                 deleted.append((seq,))
                 if row.added + RECENT_MS > now:
                     recent.append((tables.app, row.uuid, row.added + RECENT_MS))
                 continue
             retained["task", keep].append(seq)
-            tables.transitions[state].append(seq)
+            tables.transitions[row.source, state].append(seq)
             tables.counts[row.source, state] += 1
             if row.reason is None and not result and error is None:  # at the first attempt, and without a result
                 plain[lease.fence, lease.session, started, now, now + keep].append(seq)

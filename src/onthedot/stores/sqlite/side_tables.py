@@ -8,13 +8,14 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import astuple
 
-from onthedot.stores.contract import Lease, Limit, Note, Record, Schedule, State
+from onthedot.stores.contract import MAX_TRANSITIONS, Lease, Limit, Note, Record, Schedule, State
 from onthedot.stores.rules.notifications import Notifications
 from onthedot.stores.rules.task_tables import SessionEntry, UniqueKey
+from onthedot.stores.sqlite.change_rows import LoggedTransitions
 from onthedot.stores.sqlite.claim_numbers import ClaimNumbers, LastRequest
 from onthedot.stores.sqlite.event_tables import SqliteEventTables
 from onthedot.stores.sqlite.limits import SqliteLimitTable
@@ -22,7 +23,6 @@ from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, TaskRow, json_list, to_record, to_schedule
 from onthedot.stores.sqlite.series import SqliteSeries
 
-_MAX_TRANSITIONS = 100_000  # in the change log
 _MAX_DEAD = 10_000  # how many dead names are remembered
 
 
@@ -75,7 +75,7 @@ class TransactionState:
             self.limits.save()
             self.limits.forget()
         if self.transition_count != self._stored.transitions:
-            self._run(SQL["trim_changes"], (self.transition_count - _MAX_TRANSITIONS,))
+            self._run(SQL["trim_changes"], (self.transition_count - MAX_TRANSITIONS,))
         self.control += self.events.joins
         sequences = Sequences(self.seq, self.fence, self.transition_count, self.control, self.data_set, self.events.seq)
         if sequences != self._stored:
@@ -108,15 +108,17 @@ class TransactionState:
         self.now: float = now
         self.events.now = now
         self.notifications: Notifications = Notifications(caller=caller)
-        self.transitions: defaultdict[str, list[Any]] = defaultdict(list)  # state → seqs; "gone" → uuid, source, state
+        self.transitions: defaultdict[tuple[int, str], list[int | str]] = defaultdict(list)  # by source and new state
 
     def end_call(self) -> Notifications:
         """Write one row of the change log; return what the others must learn."""
-        number = sum(map(len, self.transitions.values()))
-        if number:
-            self.transition_count += number
-            row = (self.transition_count, self.app, int(self.now), json_list(self.transitions))
-            self._run(SQL["log_changes"], row)
+        if self.transitions:
+            stored = [
+                LoggedTransitions(self.source_name(source), state, len(tasks), tasks)
+                for (source, state), tasks in self.transitions.items()
+            ]
+            self.transition_count += sum(each.number for each in stored)
+            self._run(SQL["log_changes"], (self.transition_count, self.app, int(self.now), json_list(stored)))
         return self.notifications
 
     # -- names and counts

@@ -307,8 +307,8 @@ class SqliteStore(SqliteOutbox):
     async def position(self, uuid: str) -> Position | None:
         return await self.read(lambda reads: reads.position(uuid))
 
-    async def changes(self, after: str, limit: int) -> ChangePage:
-        return await self.read(lambda reads: reads.changes(after, limit))
+    async def changes(self, after: str, limit: int, resolve: int = 0) -> ChangePage:
+        return await self.read(lambda reads: reads.changes(after, limit, resolve))
 
     # -- inside the caller's transaction
 

@@ -155,7 +155,7 @@ class SqliteTables(SqliteCounterTables):
                 name = record.source
                 source = self.source_id(name)
             self.counts[source, state] += 1
-            self.transitions[state].append(seq)
+            self.transitions[source, state].append(seq)
             if state == "ready":  # `Record.is_suspect` and `rank`, without calls per task
                 suspect = record.history.crashes + 1 >= record.policy.max_crashes
                 ready.append((source, suspect, record.due - record.policy.boost, seq))
@@ -216,7 +216,7 @@ class SqliteTables(SqliteCounterTables):
     def enter_chores(self, record: Record, *, queued: bool) -> None:
         self.save(record)
         self.count(record.source, record.state, +1)
-        self.transitions[record.state].append(record.seq)
+        self.transitions[self.source_id(record.source), record.state].append(record.seq)
         if queued:
             self._run(SQL["enter_chore"], (self.app, record.seq))
 

@@ -65,7 +65,7 @@ async def test_add_leases_and_publishes_the_task_in_one_step(url: str) -> None:
         ]
         assert await states(at.store, added) == ["running", "running"]
         assert await at.store.tally() == {("b", "running"): 2}
-        (entry,) = (await at.store.changes(cursor, 10)).entries
+        (entry,) = (await at.store.changes(cursor, 10, resolve=10)).entries
         assert [(each.uuid, each.state) for each in entry.transitions] == [
             *((uuid, "ready") for uuid in added), *((uuid, "running") for uuid in added)
         ]  # fmt: skip

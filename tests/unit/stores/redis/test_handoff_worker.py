@@ -280,7 +280,7 @@ async def test_doubled_handoff_runs_once_and_is_not_released(server: valkey.Serv
         if comes == "after its end":
             hinted(leased[0])
         await until(lambda: worker.idle.is_set() and worker.is_drained())
-        page = await app.runtime.store.changes(cursor, 100)
+        page = await app.runtime.store.changes(cursor, 100, resolve=100)
     assert [each.state for entry in page.entries for each in entry.transitions] == ["ready", "running", "succeeded"]
     assert ran == ["ran"]
 

@@ -211,7 +211,7 @@ async def test_damaged_record_ends_alone(clock: ManualClock, client: redis.Redis
         if where != "expiring":  # its alarm is dropped at its time, which cannot be read
             lost_lane = {"lane:a/k"} if where == "in a lane" and damage in WITHOUT_HEAD else set()
             assert left_over(store, client) == lost_lane
-        await store.changes("0", 1000)
+        await store.changes("0", 1000, resolve=1000)
         clock.advance(10**7)
         await store.purge(100)
         assert client.hlen(f"{store.prefix}task") == 0

@@ -43,7 +43,7 @@ BEGIN
             PERFORM end_as_chore_v1(_place.seq, 'expired', _now);
         ELSE
             PERFORM park_v1(_app, _place.seq, _place.source, 'scheduled');
-            PERFORM log_transitions_v1(_app, _now, 'parked', ARRAY[_place.seq]);
+            PERFORM log_transitions_v1(_app, _now, 'parked', ARRAY[_place.seq], ARRAY[_place.source::text]);
         END IF;
         IF _place.lane IS NOT NULL THEN
             woken := woken || admit_v1(_app, ARRAY[_place.lane::text], _now, ARRAY[_place.seq]);
@@ -60,6 +60,7 @@ CREATE FUNCTION promote_v1(
 DECLARE
     _due bigint[];
     _ready bigint[];
+    _sources text[];
     _waiting bigint[];
     _step record;
 BEGIN
@@ -83,9 +84,10 @@ BEGIN
         INSERT INTO tally SELECT _app, source, state, count(*) * sign FROM promoted
         CROSS JOIN (VALUES ('scheduled', -1), ('ready', 1)) AS deltas (state, sign) GROUP BY source, state, sign
     )
-    SELECT coalesce(array_agg(DISTINCT source), '{}'), array_agg(seq) INTO woken, _ready FROM promoted;
+    SELECT coalesce(array_agg(DISTINCT source), '{}'), array_agg(seq), array_agg(source::text)
+    INTO woken, _ready, _sources FROM promoted;
     IF _ready IS NOT NULL THEN
-        PERFORM log_transitions_v1(_app, _now, 'ready', _ready);
+        PERFORM log_transitions_v1(_app, _now, 'ready', _ready, _sources);
     END IF;
     IF cardinality(_ready) = cardinality(_due) THEN
         RETURN;

@@ -8,9 +8,13 @@ BEGIN
 END $$;
 
 -- name: log_transitions_v1
--- Write transitions of tasks to one state into the change feed.
-CREATE FUNCTION log_transitions_v1(_app integer, _now double precision, _state text, _seqs bigint[]) RETURNS void
-LANGUAGE plpgsql AS $$
+-- Write transitions of tasks to one state into the change feed. sources: one per task.
+CREATE FUNCTION log_transitions_v1(
+    _app integer, _now double precision, _state text, _seqs bigint[], _sources text[]
+) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO change VALUES (_app, pg_current_xact_id()::text::bigint, floor(_now), _state, _seqs);
+    INSERT INTO change (app, call, at, state, seqs, source, number)
+    SELECT _app, pg_current_xact_id()::text::bigint, floor(_now), _state, array_agg(t.seq ORDER BY t.nth), t.source,
+        count(*)
+    FROM unnest(_seqs, _sources) WITH ORDINALITY AS t (seq, source, nth) GROUP BY t.source;
 END $$;

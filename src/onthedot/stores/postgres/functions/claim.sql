@@ -99,7 +99,8 @@ BEGIN
         END LOOP;
         DELETE FROM place WHERE ctid = ANY (_taken);
         EXIT WHEN _parked = '{}';
-        PERFORM log_transitions_v1(_app, _now, 'parked', _parked);
+        PERFORM log_transitions_v1(_app, _now, 'parked', _parked, ARRAY(
+            SELECT f.source FROM unnest(_found.seqs, _found.sources) AS f (seq, source) WHERE f.seq = ANY (_parked)));
         EXIT WHEN _parked_count >= 1000;
         _total := _total - cardinality(_taken);
     END LOOP;
@@ -163,7 +164,7 @@ BEGIN
     CROSS JOIN (VALUES ('ready', -1), ('running', 1)) AS deltas (state, sign)
     WHERE NOT _chore GROUP BY source, state, sign;
     IF NOT _chore THEN
-        PERFORM log_transitions_v1(_app, _now, 'running', _seqs);
+        PERFORM log_transitions_v1(_app, _now, 'running', _seqs, _sources);
     END IF;
 END $$;
 

@@ -85,7 +85,8 @@ BEGIN
         INSERT INTO tally SELECT _app, source, was, -count(*) FROM finished GROUP BY source, was
         UNION ALL SELECT _app, source, outcome, count(*) FROM finished GROUP BY source, outcome
     ), logged AS (
-        INSERT INTO change SELECT _app, _call, _at, outcome, array_agg(seq) FROM finished GROUP BY outcome
+        INSERT INTO change (app, call, at, state, seqs, source, number)
+        SELECT _app, _call, _at, outcome, array_agg(seq), source, count(*) FROM finished GROUP BY source, outcome
     )
     SELECT coalesce(array_agg(f.position), '{}'), coalesce(array_agg(DISTINCT f.source::text), '{}'),
         array_agg(DISTINCT f.lane::text) FILTER (WHERE f.lane IS NOT NULL), bool_or(f.suspect), bool_or(f.chore),
@@ -131,8 +132,8 @@ BEGIN
     ), counted AS (
         INSERT INTO tally SELECT _app, source, was, -count(*) FROM finished GROUP BY source, was
     ), logged AS (
-        INSERT INTO change
-        SELECT _app, _call, _at, outcome, NULL, json_agg(json_build_array(uuid, source)) FROM finished GROUP BY outcome
+        INSERT INTO change (app, call, at, state, deleted, source, number)
+        SELECT _app, _call, _at, outcome, json_agg(uuid), source, count(*) FROM finished GROUP BY source, outcome
     )
     SELECT coalesce(array_agg(f.position), '{}'), coalesce(array_agg(DISTINCT f.source::text), '{}'),
         array_agg(DISTINCT f.lane::text) FILTER (WHERE f.lane IS NOT NULL), NULL, NULL, bool_or(f.suspect),

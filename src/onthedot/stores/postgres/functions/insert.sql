@@ -50,9 +50,10 @@ BEGIN
     ), counted AS (
         INSERT INTO tally SELECT _app, source, state_v1(kind), count(*) FROM placed GROUP BY source, kind
     ), logged AS (
-        INSERT INTO change
-        SELECT _app, pg_current_xact_id()::text::bigint, floor(_now), state_v1(kind), array_agg(seq ORDER BY seq)
-        FROM placed GROUP BY kind
+        INSERT INTO change (app, call, at, state, seqs, source, number)
+        SELECT _app, pg_current_xact_id()::text::bigint, floor(_now), state_v1(kind), array_agg(seq ORDER BY seq), source,
+            count(*)
+        FROM placed GROUP BY source, kind
     )
     SELECT coalesce(array_agg(uuid), '{}'), coalesce(array_agg(DISTINCT source), '{}'),
         array_agg(seq) FILTER (WHERE has_wait)

@@ -60,7 +60,7 @@ BEGIN
     IF _seqs <> '{}' THEN
         INSERT INTO tally SELECT _app, source, state, sum(sign) FROM unnest(_sources) AS source
             CROSS JOIN (VALUES ('parked', -1), ('ready', 1)) AS deltas (state, sign) GROUP BY source, state;
-        PERFORM log_transitions_v1(_app, _now, 'ready', _seqs);
+        PERFORM log_transitions_v1(_app, _now, 'ready', _seqs, _sources);
     END IF;
     RETURN _sources;
 END $$;

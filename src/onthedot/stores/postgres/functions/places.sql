@@ -36,7 +36,7 @@ BEGIN
         CASE WHEN _kind = 'c' THEN nextval('chore') ELSE _task.due - _task.boost END,
         CASE WHEN _kind <> 'w' THEN _task.lane END, _task.cost, expiry_v1(_task), alarm_v1(_task, _kind));
     PERFORM count_v1(_task.app, _task.source, _state, 1);
-    PERFORM log_transitions_v1(_task.app, _now, _state, ARRAY[_task.seq]);
+    PERFORM log_transitions_v1(_task.app, _now, _state, ARRAY[_task.seq], ARRAY[_task.source::text]);
     RETURN CASE _kind WHEN 'r' THEN ARRAY[_task.source] ELSE '{}'::text[] END;
 END $$;
 
@@ -86,5 +86,6 @@ BEGIN
     UPDATE place SET kind = CASE _reason WHEN 'lifted' THEN 'l' ELSE 'c' END, rank = nextval('chore'), alarm = NULL
     WHERE seq = _seq;
     UPDATE task SET reason = _reason, state = state_v1(_place.kind) WHERE seq = _seq;
-    PERFORM log_transitions_v1(_place.app, _now, state_v1(_place.kind), ARRAY[_seq]);
+    PERFORM log_transitions_v1(
+        _place.app, _now, state_v1(_place.kind), ARRAY[_seq], ARRAY[_place.source::text]);
 END $$;

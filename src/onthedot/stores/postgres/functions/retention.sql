@@ -44,11 +44,16 @@ BEGIN
         RETURNING source, state, number
     )
     INSERT INTO tally SELECT _app, source, state, sum(number) FROM old GROUP BY source, state HAVING sum(number) <> 0;
-    DELETE FROM change WHERE app = _app AND call <= (
-        SELECT call FROM (
-            SELECT call, sum(coalesce(cardinality(seqs), 1)) OVER (ORDER BY call DESC) AS newer FROM change
-            WHERE app = _app
-        ) AS log WHERE newer > 100000 ORDER BY call DESC LIMIT 1);
+    WITH dropped AS (
+        DELETE FROM change WHERE app = _app AND call <= (
+            SELECT call FROM (
+                SELECT call, sum(number) OVER (ORDER BY call DESC GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+                    AS newer FROM change WHERE app = _app
+            ) AS log WHERE newer >= 100000 ORDER BY call DESC LIMIT 1)  -- MAX_TRANSITIONS
+        RETURNING call
+    )
+    UPDATE app SET changes_after = last.call FROM (SELECT max(call) AS call FROM dropped) AS last
+    WHERE id = _app AND last.call IS NOT NULL;
     DELETE FROM unique_key WHERE until <= floor(_now)::bigint;
     DELETE FROM recent_uuid WHERE app = _app AND until <= floor(_now)::bigint;
     DELETE FROM dead_session WHERE app = _app AND number <= (SELECT max(number) FROM dead_session) - 10000;

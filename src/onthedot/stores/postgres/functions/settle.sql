@@ -51,8 +51,9 @@ BEGIN
         INSERT INTO tally SELECT _app, source, was, -count(*) FROM saved GROUP BY source, was
         UNION ALL SELECT _app, source, state, count(*) FROM saved GROUP BY source, state
     ), logged AS (
-        INSERT INTO change SELECT _app, _call, floor(_now), state, array_agg(seq ORDER BY position) FROM saved
-        GROUP BY state
+        INSERT INTO change (app, call, at, state, seqs, source, number)
+        SELECT _app, _call, floor(_now), state, array_agg(seq ORDER BY position), source, count(*) FROM saved
+        GROUP BY source, state
     )
     SELECT coalesce(array_agg(position), '{}'), coalesce(array_agg(DISTINCT source::text), '{}'),
         array_agg(DISTINCT lane::text) FILTER (WHERE lane IS NOT NULL),

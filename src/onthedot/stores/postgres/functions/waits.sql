@@ -108,7 +108,9 @@ BEGIN
         INSERT INTO tally SELECT _app, source, 'waiting', -count(*) FROM saved GROUP BY source
         UNION ALL SELECT _app, source, state, count(*) FROM saved GROUP BY source, state
     ), logged AS (
-        INSERT INTO change SELECT _app, _call, floor(_now), state, array_agg(seq ORDER BY nth) FROM saved GROUP BY state
+        INSERT INTO change (app, call, at, state, seqs, source, number)
+        SELECT _app, _call, floor(_now), state, array_agg(seq ORDER BY nth), source, count(*) FROM saved
+        GROUP BY source, state
     )
     SELECT coalesce(array_agg(DISTINCT source::text) FILTER (WHERE kind = 'r'), '{}') INTO _woken FROM saved;
     RETURN _woken;

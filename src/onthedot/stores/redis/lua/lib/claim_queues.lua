@@ -93,7 +93,7 @@ local function pick(pool, tasks)
       number = number + 1
       tasks[before + number] = seq
       left[q.source] = left[q.source] - 1
-      started[q.source] = (started[q.source] or 0) + 1
+      append(started, q.source, seq)
       if q.suspect then suspects_left = suspects_left - 1 end
     end
   end
@@ -101,6 +101,8 @@ local function pick(pool, tasks)
     local passed = q.offset + (q.next - 1) / q.step
     if passed > 0 then call('ZREMRANGEBYRANK', q.key, 0, passed - 1) end
   end
-  if number > 0 then log_transition('running', table.concat(tasks, '', before + 1), number) end
-  for source, starts in pairs(started) do start(source, starts) end
+  for source, seqs in pairs(started) do
+    log_transition(source, 'running', table.concat(seqs), #seqs)
+    start(source, #seqs)
+  end
 end

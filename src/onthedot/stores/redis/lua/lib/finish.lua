@@ -56,7 +56,7 @@ end
 
 local function forget_ended(r, o, tasks) -- a repeated add is recognised for a time: the uuids stay until then
   local recent, latest = {}, 0
-  log_transition('gone:' .. o.state .. ':' .. r.source, table.concat(tasks.uuids), #tasks.uuids)
+  log_transition(r.source, 'gone:' .. o.state, table.concat(tasks.uuids), #tasks.uuids)
   for i = 1, #tasks.seqs do
     local uuid, task = tasks.uuids[i], tasks.tasks[i] or ''
     local known_until = (#task >= 14 and struct.unpack('>I6', task, 9) or 0) + RECENT
@@ -87,7 +87,7 @@ local function finish(r, o, started, tasks) -- o, tasks: see settle.lua; r: the 
   if o.keep <= 0 then return forget_ended(r, o, tasks) end
   local all = table.concat(seqs)
   count(r.source, o.state, #seqs)
-  log_transition(o.state, all, #seqs)
+  log_transition(r.source, o.state, all, #seqs)
   append(retained, at + o.keep, all)
   r.state, r.settled_fence, r.session = o.state, o.fence, o.session
   r.started, r.ended, r.keep_until = started, at, at + o.keep

@@ -105,7 +105,7 @@ local function add_group(group, uuids, bodies, start, known, holders)
   local first_ready = place == 'ready' and call('EXISTS', queue(r)) == 0 -- no other task of the source is ready
   if first_ready then notified[r.source] = true end
   enter_all(r, place, seqs)
-  log_range(place, seqs[1], seqs[#seqs], #seqs)
+  log_range(r.source, place, seqs[1], seqs[#seqs], #seqs)
   return number, #new
 end
 

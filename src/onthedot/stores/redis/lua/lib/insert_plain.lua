@@ -69,8 +69,8 @@ call('HINCRBY', P .. 'policy_uses', digest, number)
 if not stored_policy then call('HSET', P .. 'policies', digest, policy_texts[digest]) end
 local transitions = call('HINCRBY', SEQUENCES, 'transitions', handed_off and 2 * number or number)
 local run = seqs[1] .. seqs[number] -- the first and the last of consecutive seqs
-local row = {'at', at, 'run:' .. place, run}
-if handed_off then row[5], row[6] = 'run:running', run end
+local row = {'at', at, 'run:' .. place .. ':' .. source, run}
+if handed_off then row[5], row[6] = 'run:running:' .. source, run end
 call('XADD', P .. 'changes', 'MINID', '~', math.max(0, transitions - 100000), transitions .. '-0', unpack(row))
 if notify and not handed_off then
   if place == 'ready' then call('DEL', IDLE_WORKERS) end -- notified workers claim anew, by rank

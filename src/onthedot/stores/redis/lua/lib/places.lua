@@ -24,7 +24,7 @@ end
 
 function enter(r, place)
   count(r.source, place, 1)
-  log_transition(place, r.seq, 1)
+  log_transition(r.source, place, r.seq, 1)
   if place == 'ready' then
     local key = queue(r)
     queue_sources[key], woken[r.source] = r.source, true
@@ -108,7 +108,7 @@ local function end_as_chore(r, reason) -- it is counted where it was, until its 
   r.reason = reason
   save(r)
   count(r.source, r.state, 1)
-  log_transition(r.state, r.seq, 1)
+  log_transition(r.source, r.state, r.seq, 1)
 end
 
 function queue_chore(r, reason) -- a lifted task stays until it is lifted again, unless it is to be cancelled

@@ -105,7 +105,7 @@ local function make_due(shape) -- as `end_wait` in places.lua
   buffer_list(sets, HISTORY, list)
   if place == 'ready' then queue_sources[queue(r)] = r.source end
   enter_all(r, place, seqs)
-  log_transition(place, table.concat(seqs), #seqs)
+  log_transition(r.source, place, table.concat(seqs), #seqs)
 end
 
 local function refuse(shape) -- its predecessors are not as it requires

@@ -1,11 +1,12 @@
--- resolve_ids: read uuid and source of tasks by seq, for readers of the change feed.
+-- resolve_ids: read the uuids of tasks by seq, for readers of the change feed.
 -- KEYS[1]: prefix. ARGV: now, seqs.
--- Returns: uuid and source in turn, "" for tasks that are deleted.
--- uses: record_format
-local seqs, names = {}, {}
+-- Returns: uuids, "" for tasks that are deleted or whose uuid cannot be read.
+-- uses: prelude
+local seqs, uuids = {}, {}
 for i = 2, #ARGV do seqs[#seqs + 1] = ARGV[i] end
 for i, task in ipairs(read_fields(TASK, seqs)) do
-  local r = task and to_record(seqs[i], task)
-  names[2 * i - 1], names[2 * i] = r and r.uuid or '', r and r.source or ''
+  local has_uuid, uuid = false, nil
+  if task and #task > 16 then has_uuid, uuid = pcall(uuid_at, task, 17 + struct.unpack('>I2', task, 15)) end
+  uuids[i] = has_uuid and uuid or ''
 end
-return names
+return uuids
