@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import time
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
@@ -130,17 +131,23 @@ class KafkaProducer:
         """The number of messages that fit into one batch, which was sent.
 
         A batch fails with its producer if an outage was longer than the request timeout and the partition has no leader
-        yet; the next producer waits for one.
+        yet; the next producer waits for one. A topic may refuse old times: then all records get the time of sending.
         """
         failures = 0
+        has_own_times = True
         while True:
             producer = await self._producer()
             producer.sends += 1
+            now = int(time() * 1000)
             try:
-                return await self._send_batch(producer.client, target, messages)
+                oldest = 0 if has_own_times else now
+                return await self._send_batch(producer.client, target, messages, oldest, now)
             except KafkaError as error:
                 self._retire(producer)
                 reason = reason_of(error)
+                if isinstance(error, InvalidTimestampError) and has_own_times:
+                    has_own_times = False
+                    continue
                 if isinstance(error, _OF_RECORDS):
                     raise BatchRefused(reason) from error
                 if isinstance(error, _OF_TOPIC):
@@ -153,12 +160,18 @@ class KafkaProducer:
                 self._stop_unused(producer)
             await asyncio.sleep(RETRY_PAUSE)
 
-    async def _send_batch(self, client: Client, target: TopicPartition, messages: Sequence[BusMessage]) -> int:
+    async def _send_batch(
+        self, client: Client, target: TopicPartition, messages: Sequence[BusMessage], oldest: int, newest: int
+    ) -> int:
+        """The timestamps of the records are between oldest and newest, in ms; their headers have the events' own."""
         await self._find_leader(client, target)
         batch = client.create_batch()
         for message in messages:
             headers = list(message.headers)
-            added = batch.append(timestamp=message.timestamp, key=message.key, value=message.value, headers=headers)
+            timestamp = newest
+            if message.timestamp is not None:
+                timestamp = max(oldest, min(message.timestamp, newest))
+            added = batch.append(timestamp=timestamp, key=message.key, value=message.value, headers=headers)
             if added is None:
                 break
         count: int = batch.record_count()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from onthedot.events.bus import BusMessage, RecordRefused
@@ -10,6 +12,7 @@ from onthedot.events.settings import Kafka
 from tests.support.services.kafka import KafkaService
 
 pytestmark = pytest.mark.once
+HOUR = 3_600_000  # ms
 
 
 async def test_record_without_key_is_refused_alone_by_a_compacted_topic(kafka: KafkaService) -> None:
@@ -23,3 +26,29 @@ async def test_record_without_key_is_refused_alone_by_a_compacted_topic(kafka: K
     values = [record.message.value async for record in bus.peek(topic)]
     await bus.close()
     assert values == [b"0", b"1", b"3", b"4"]
+
+
+async def send_times(kafka: KafkaService, config: dict[str, str], *times: int) -> list[int]:
+    """The timestamps of the records that a topic has after events of these times were sent in one batch."""
+    topic = kafka.topic(1, config)
+    bus = KafkaBus(Kafka(kafka.address))
+    await bus.send(topic, 0, [BusMessage(b"k", b"%d" % each, (), each) for each in times])
+    read = [record.message async for record in bus.peek(topic)]
+    await bus.close()
+    assert [message.value for message in read] == [b"%d" % each for each in times]
+    return [message.timestamp or 0 for message in read]
+
+
+async def test_event_of_the_future_or_of_an_age_before_computers_is_sent(kafka: KafkaService) -> None:
+    """Kafka refuses records that are more than an hour ahead, and negative times."""
+    now = int(time.time() * 1000)
+    first, ahead, old, ancient = await send_times(kafka, {}, now - HOUR, now + 2 * HOUR, now - 9000 * HOUR, -5 * HOUR)
+    assert (first, old, ancient) == (now - HOUR, now - 9000 * HOUR, 0)
+    assert now <= ahead <= time.time() * 1000
+
+
+async def test_event_that_is_too_old_for_its_topic_is_sent_with_the_time_of_sending(kafka: KafkaService) -> None:
+    now = int(time.time() * 1000)
+    config = {"message.timestamp.before.max.ms": str(HOUR)}
+    times = await send_times(kafka, config, now - 2 * HOUR, now)
+    assert all(now <= each <= time.time() * 1000 for each in times)
