@@ -129,8 +129,9 @@ class ComponentSession:
         return None if most is None else min(most, LEASE)
 
     async def _replace(self) -> None:
+        was_open = self._heartbeat is not None and self._heartbeat.is_open  # its opening may have been cancelled
         await self._close()
-        if self.id and not self._is_retired:
+        if was_open and not self._is_retired:
             self._observer.component_lost(self._kind, self.id)
         self._is_retired = False
         self.id = self._new_uuid()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
 from onthedot.clock.manual import ManualClock
 from onthedot.errors import StoreUnavailable
 from onthedot.operations.workers import live_components, live_workers
+from onthedot.stores.contract import HeartbeatResult
 from tests.support.waits import every_chance, until
 from tests.unit.events.relay_steps import LeasedMemoryStore, Setup, event, failing
 
@@ -59,6 +62,26 @@ async def test_session_is_replaced_after_its_lease_has_run_out() -> None:
     assert list(await setup.store.sessions()) == [second]
     assert setup.observer.named("component_lost") == [("relay", first)]
     await session.close()
+
+
+async def test_session_whose_opening_was_cancelled_is_not_lost() -> None:
+    """As by the first look of a process that runs until it is idle."""
+    setup = leased()
+    session = setup.session()
+    heartbeat = setup.store.heartbeat
+    setup.store.heartbeat = never  # type: ignore[method-assign]
+    opening = asyncio.create_task(session.ready())
+    await every_chance()
+    opening.cancel()
+    await asyncio.wait([opening])
+    setup.store.heartbeat = heartbeat  # type: ignore[method-assign]
+    assert await session.ready() in await setup.store.sessions()
+    assert setup.observer.named("component_lost") == []
+    await session.close()
+
+
+async def never(*_: object) -> HeartbeatResult:
+    return await asyncio.Future()
 
 
 async def test_only_the_first_of_several_components_replaces_a_session() -> None:
