@@ -8,15 +8,20 @@ from zoneinfo import ZoneInfo
 
 from onthedot import App
 from onthedot.clock.epoch import from_ms
+from onthedot.model.agent_names import agent_of
 from onthedot.operations.humanize import ago, plural
 from onthedot.stores.masked_url import masked
 from onthedot.stores.schemes import absolute
 
 
 async def banner_line(app: App[Any]) -> str:
-    """shop · sqlite:////srv/shop.db · 2 tasks · 1 schedule (weekly_report: Mon 09:00, in 3 days)"""
+    """shop · sqlite:////srv/shop.db · 2 tasks · 1 agent · 1 schedule (weekly_report: Mon 09:00, in 3 days)"""
     runtime = app.runtime
-    parts = [app.name, masked(absolute(runtime.url)), plural(len(list(runtime.sources)), "task")]
+    sources = list(runtime.sources)
+    agents = sum(agent_of(source.name) is not None for source in sources)
+    parts = [app.name, masked(absolute(runtime.url)), plural(len(sources) - agents, "task")]
+    if agents:
+        parts.append(plural(agents, "agent"))
     if runtime.schedules:
         parts.append(plural(len(runtime.schedules), "schedule") + await _next_run(app))
     if not runtime.store.traits.shared:
