@@ -8,7 +8,7 @@ from typing import Any
 
 from onthedot import App
 from onthedot.clock.manual import ManualClock
-from onthedot.web import web_app
+from onthedot.web.app_site import app_site
 from onthedot.web.auth import TokenAuthenticator
 from onthedot.web.context import AppFacts
 from onthedot.web.settings import User, WebSettings, token_credential
@@ -54,11 +54,6 @@ async def web_site(app: App[Any], **settings: Any) -> AsyncIterator[WebSite]:
     """app: it is connected already."""
     clock = ManualClock()
     given: Mapping[str, Any] = {"credentials": CREDENTIALS, **settings}
-    operations = await app.runtime.portal.run(_operations)
-    api = web_app(operations, WebSettings(**given), app=AppFacts(app.name, "memory", "1.0"), clock=clock)
+    api = app_site(app, WebSettings(**given), AppFacts(app.name, "memory", "1.0"), clock=clock)
     async with serving(api, http="h11", lifespan="off", root_path="") as server:
         yield WebSite(app, server.port, clock)
-
-
-async def _operations(client: Any) -> Any:
-    return client.operations

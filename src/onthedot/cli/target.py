@@ -32,12 +32,12 @@ def with_operations(options: GlobalOptions, work: Callable[[Operations], Awaitab
     """Open the store, call `work`, close the store. A file that does not exist is not created."""
     url, name = target(options)  # may ask a server, on an event loop of its own
     check_exists(url, name)
-    return asyncio.run(_run(connect(url, SystemClock(), name), schedules_of(options), work))
+    return asyncio.run(_run(connect(url, SystemClock(), name), _schedules(options), work))
 
 
 def with_operations_or_code(options: GlobalOptions, work: Callable[[Operations], Awaitable[T]]) -> T:
     """As `with_operations`; if the store cannot be read, on an empty one, with what the code behind -A declares."""
-    schedules = schedules_of(options)
+    schedules = _schedules(options)
     try:
         return with_operations(options, work)
     except (CommandError, StoreError) as error:
@@ -120,7 +120,7 @@ def target(options: GlobalOptions, *, named: bool = True) -> tuple[str, str]:
     return url, _only_app(url)
 
 
-def schedules_of(options: GlobalOptions) -> Mapping[str, ScheduleDefinition]:
+def _schedules(options: GlobalOptions) -> Mapping[str, ScheduleDefinition]:
     """The schedules of the app behind -A: their custom rules can be computed here."""
     if options.module is None:
         return {}

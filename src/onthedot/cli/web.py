@@ -11,16 +11,14 @@ from typing import Any
 
 import click
 
+from onthedot.api.app import App
 from onthedot.cli.options import GlobalOptions, store_command
-from onthedot.cli.target import check_exists, schedules_of, target
-from onthedot.clock.system import SystemClock
+from onthedot.cli.target import check_exists, target
 from onthedot.errors import DeclarationError
-from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.log_format import print_line
-from onthedot.operations import Operations
-from onthedot.operations.limits import CodeDefinitions
+from onthedot.operations.humanize import suffix
 from onthedot.runtime.settings import version
-from onthedot.stores import connect
+from onthedot.supervisor.app_loader import load_app_and_included
 from onthedot.supervisor.exit_codes import FAILED, CommandError
 from onthedot.supervisor.health_port import parse_address
 from onthedot.supervisor.worker_process import signal_handlers
@@ -75,7 +73,7 @@ def web(options: GlobalOptions, **given: Any) -> None:
 
 async def _serve(options: GlobalOptions, url: str, name: str, given: WebOptions) -> None:
     try:
-        from onthedot.web import web_app
+        from onthedot.web.app_site import app_site
         from onthedot.web.context import AppFacts
         from onthedot.web.server import address_of, listen, serving
         from onthedot.web.settings import WebSettings, credentials_from, new_token, token_credential
@@ -103,24 +101,27 @@ async def _serve(options: GlobalOptions, url: str, name: str, given: WebOptions)
         trace_url=given.trace_url,
     )
     settings.check_bind()
-    store = connect(url, SystemClock(), name)
+    app = _app(options, url, name)
     stop = asyncio.Event()
     with (
         listen(host, port) as listener,
         signal_handlers(dict.fromkeys((signal.SIGTERM, signal.SIGINT), stop.set)),
     ):
-        settings = replace(settings, port=listener.getsockname()[1])
-        await store.open()
-        try:
-            operations = Operations(store, new_uuid(), code=CodeDefinitions(schedules=schedules_of(options)))
-            facts = AppFacts(name, url.partition(":")[0], version())
-            async with serving(web_app(operations, settings, app=facts), listener):
-                base = settings.public_url.rstrip("/") or f"http://{address_of(listener)}{settings.base_path}"
-                print_line(f"page {base}/" + (f"?token={token}" if token else ""))
-                await stop.wait()
-        finally:
-            await store.close()
+        async with app, serving(app_site(app, settings, AppFacts(name, url.partition(":")[0], version())), listener):
+            base = settings.public_url.rstrip("/") or f"http://{address_of(listener)}{settings.base_path}"
+            query = suffix("?token=", token)
+            print_line(f"page {base}/{query}")
+            await stop.wait()
     print_line("stopped")
+
+
+def _app(options: GlobalOptions, url: str, name: str) -> App[Any]:
+    """The app behind -A, or one without code."""
+    if options.module is None:
+        return App(name, store=url)
+    app = load_app_and_included(options.module)
+    app.runtime.use(replace(app.runtime.config, url=url))
+    return app
 
 
 def read_token(path: Path) -> str:

@@ -100,6 +100,10 @@ class Portal:
         self._by_loop[loop] = (client, times + 1)
         return client
 
+    def connected(self) -> StoreClient | None:
+        """The client of this loop; None: the app is not connected on it."""
+        return self._by_loop.get(asyncio.get_running_loop(), (None, 0))[0]
+
     async def disconnect(self) -> None:
         loop = asyncio.get_running_loop()
         client, times = self._by_loop.pop(loop)

@@ -20,6 +20,7 @@ from onthedot.model.task import TaskInfo, possible_uuids
 from onthedot.model.task_info import public_state
 from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.events import Observer
+from onthedot.operations.audit import AuditOperations
 from onthedot.operations.batches import BatchDetails, BatchOperations
 from onthedot.operations.children import effects_of_cancel, parent_of
 from onthedot.operations.explain import Explanation, explain
@@ -49,7 +50,7 @@ class Operations:
     """The operations on the tasks of one app in one store.
 
     `tasks` finds tasks; `flows`, `batches`, `limits`, `modes`, `schedules` and `outbox` read and change these;
-    `signals` sends signals.
+    `signals` sends signals; `audit` has who changed what.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Operations:
         self.limits: LimitOperations = LimitOperations(store, self._clock, code)
         self.signals: SignalOperations = SignalOperations(store)
         self.outbox: OutboxOperations = OutboxOperations(store, self._clock)
+        self.audit: AuditOperations = AuditOperations(store, self._clock)
         self.schedules: ScheduleOperations = ScheduleOperations(store, client, self._clock, observer, code.schedules)
 
     # -- tasks

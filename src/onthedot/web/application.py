@@ -18,7 +18,7 @@ from onthedot.model.redaction import Redaction
 from onthedot.operations import Operations
 from onthedot.web.assets import Assets, PageEndpoint, StaticEndpoint
 from onthedot.web.auth import Authenticator, TokenAuthenticator
-from onthedot.web.context import AppFacts, WebContext
+from onthedot.web.context import AddTask, AppFacts, WebContext
 from onthedot.web.endpoints import PathEndpoint, Route, require_identity
 from onthedot.web.errors import ApiError, as_api_error, error_response
 from onthedot.web.routes import ROUTES
@@ -37,6 +37,7 @@ def web_app(
     authenticator: Authenticator | None = None,
     clock: Clock | None = None,
     redaction: Redaction | None = None,
+    add_task: AddTask | None = None,
     assets: Assets | None = None,
 ) -> ASGIApp:
     """Return the HTTP API and the page as an ASGI app.
@@ -45,6 +46,8 @@ def web_app(
     settings: address, credentials and public address
     app: name, store and version that the page shows
     authenticator: finds out who calls; by default the tokens of the settings
+    redaction: the rules that hide secrets
+    add_task: adds a task; None: this server adds none
     """
     clock = clock or SystemClock()
 
@@ -53,7 +56,7 @@ def web_app(
 
     if authenticator is None:
         authenticator = TokenAuthenticator(settings.credentials, clock)
-    context = WebContext(current, settings, authenticator, clock, app or AppFacts(""), redaction)
+    context = WebContext(current, settings, authenticator, clock, app or AppFacts(""), redaction, add_task)
     return WebApplication(context, assets or Assets())
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from onthedot.clock.protocol import Clock
 from onthedot.model.redaction import Redaction, default_redaction
 from onthedot.operations import Operations
 from onthedot.operations.live_view import LiveSnapshot, LiveView
+from onthedot.operations.sources import SourceInfo
 from onthedot.web.auth import Authenticator
+from onthedot.web.bodies import NewTaskBody
 from onthedot.web.errors import ApiError
+from onthedot.web.schemas import AddedTask
 from onthedot.web.security import CHANGE_BURST, CHANGES_PER_SECOND, SIGN_INS_PER_MINUTE, RateLimit
 from onthedot.web.settings import WebSettings
 
@@ -26,6 +30,12 @@ class AppFacts(NamedTuple):
     store: str = ""
     version: str = ""
     others: tuple[str, ...] = ()
+
+
+class AddTask(Protocol):
+    """Adds a task; uuid: its id, or None."""
+
+    async def __call__(self, task: NewTaskBody, uuid: str | None, /) -> AddedTask: ...
 
 
 class SharedReads:
@@ -62,6 +72,7 @@ class WebContext:
         clock: Clock,
         app: AppFacts,
         redaction: Redaction | None = None,
+        add_task: AddTask | None = None,
     ) -> None:
         self._operations = operations
         self.settings = settings
@@ -69,6 +80,7 @@ class WebContext:
         self.clock = clock
         self.app = app
         self.redaction: Redaction = redaction or default_redaction()
+        self.add_task = add_task
         self.shared: SharedReads = SharedReads()
         self._live: tuple[Operations, LiveView] | None = None
         self.changes: RateLimit = RateLimit(CHANGES_PER_SECOND, CHANGE_BURST, self.seconds)
@@ -87,6 +99,12 @@ class WebContext:
                 "lifespan=lifespan(app) of onthedot.integrations.fastapi",
             )
         return found
+
+    async def sources(self) -> list[SourceInfo]:
+        """All sources, as they were at most half a second ago; a change of this process is seen at once."""
+        found = await self.shared.get("sources", _LIVE_AGE, self.operations.sources)
+        times = {each.name: each.run_times for each in (await self.live()).sources}
+        return [replace(each, run_times=times.get(each.name)) for each in found]
 
     async def live(self) -> LiveSnapshot:
         """Rates, sources and workers, as they were at most half a second ago."""

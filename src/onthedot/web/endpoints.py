@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
@@ -15,7 +17,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from onthedot.observability.log_format import clean
 from onthedot.operations import Operations
+from onthedot.operations.audit import Actor, ChangeNote
+from onthedot.operations.humanize import suffix
 from onthedot.web.auth import Identity, effective, set_cookie
 from onthedot.web.context import WebContext
 from onthedot.web.errors import ApiError
@@ -26,6 +31,7 @@ Q = TypeVar("Q", bound="Query")
 Q_co = TypeVar("Q_co", bound="Query", covariant=True)
 B_co = TypeVar("B_co", covariant=True)
 Access: TypeAlias = Literal["open", "viewer", "operator"]
+_log = logging.getLogger("onthedot.web")
 _PATH_OF_ERROR = re.compile(r" - at `\$\.?([^`]*)`$")
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `([^`]*)`")
 
@@ -50,10 +56,21 @@ class WebCall(Generic[Q_co, B_co]):
     query: Q_co
     body: B_co
     request: Request
+    via: Literal["page", "api"] = "api"
 
     @property
     def operations(self) -> Operations:
         return self.context.operations
+
+    @property
+    def actor(self) -> Actor:
+        return Actor(self.user.name, self.user.role, self.via)
+
+    def audited(self, action: str, target: str, reason: str = "") -> AbstractAsyncContextManager[ChangeNote]:
+        """The block is a change: it is in the audit, and in the log."""
+        text = suffix(": ", clean(reason))
+        _log.info("[operation] %s: %s %s%s", self.user.name, action, clean(target), text)
+        return self.operations.audit.change(self.actor, action, target, reason)
 
 
 class Answer(Struct, frozen=True):
@@ -110,7 +127,7 @@ class PathEndpoint:
         method = "GET" if request.method == "HEAD" else request.method
         route = self._routes.get(method)
         if route is not None and route.access == "open":
-            return await self._handle(route, request, User("", "viewer"))
+            return await self._handle(route, request, User("", "viewer"), "api")
         identity = await require_identity(self._context, request)
         if route is None:
             allowed = ", ".join(sorted(self._routes))
@@ -121,12 +138,13 @@ class PathEndpoint:
         if route.access == "operator" and user.role != "operator":
             raise ApiError("forbidden", f"{user.name} is a viewer, and this needs an operator")
         check_origin(request, identity)
-        response = await self._handle(route, request, user)
+        via: Literal["page", "api"] = "api" if identity.by == "bearer" else "page"
+        response = await self._handle(route, request, user, via)
         if identity.renewed and "set-cookie" not in response.headers:
             set_cookie(request, response, identity.renewed)
         return response
 
-    async def _handle(self, route: Route, request: Request, user: User) -> Response:
+    async def _handle(self, route: Route, request: Request, user: User, via: Literal["page", "api"]) -> Response:
         query = decode_query(request, route.query)
         body: object = None
         if route.body is not None:
@@ -135,7 +153,7 @@ class PathEndpoint:
             wait = self._context.changes.spend(user.name)
             if wait:
                 raise ApiError("too_many", "more than 20 changes per second", retry_after=wait)
-        call = WebCall(self._context, user, request.path_params, query, body, request)
+        call = WebCall(self._context, user, request.path_params, query, body, request, via)
         if route.method != "GET":
             found = await route.handler(call)
         else:

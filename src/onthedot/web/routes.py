@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from onthedot.web.change_routes import CHANGE_ROUTES
 from onthedot.web.endpoints import NoBody, Route
+from onthedot.web.feature_schemas import (
+    AuditList,
+    BatchDetail,
+    BatchRow,
+    EventList,
+    FlowDetail,
+    FlowRow,
+    OutboxDetail,
+    SignalRow,
+    WaitingRow,
+)
 from onthedot.web.filters import TaskQuery
-from onthedot.web.handlers import failures, overview, schedules, session, sources, tasks
+from onthedot.web.handlers import audit, events, failures, flows, overview, schedules, session, signals, sources, tasks
 from onthedot.web.handlers.description import show_openapi
 from onthedot.web.schemas import (
     ExplanationDetail,
@@ -88,6 +100,42 @@ READ_ROUTES: tuple[Route, ...] = (
         method="GET", path="/workers/{id}", handler=sources.show_worker, access="viewer", answer=WorkerRow,
         summary="One worker", errors=("not_found", "ambiguous"),
     ),
+    Route(
+        method="GET", path="/flows", handler=flows.list_flows, access="viewer", answer=Rows[FlowRow],
+        query=flows.FlowQuery, summary="The newest flows",
+    ),
+    Route(
+        method="GET", path="/flows/{id}", handler=flows.show_flow, access="viewer", answer=FlowDetail,
+        summary="A flow in full", errors=("not_found",),
+    ),
+    Route(
+        method="GET", path="/batches", handler=flows.list_batches, access="viewer", answer=Rows[BatchRow],
+        query=flows.FlowQuery, summary="The newest batches",
+    ),
+    Route(
+        method="GET", path="/batches/{id}", handler=flows.show_batch, access="viewer", answer=BatchDetail,
+        summary="A batch in full", errors=("not_found",),
+    ),
+    Route(
+        method="GET", path="/waiting", handler=signals.list_waiting, access="viewer", answer=Rows[WaitingRow],
+        query=signals.WaitingQuery, summary="Tasks that wait for signals",
+    ),
+    Route(
+        method="GET", path="/signals/{name}", handler=signals.list_signals, access="viewer", answer=Rows[SignalRow],
+        query=signals.SignalQuery, summary="The signals that are kept under a name", errors=("not_found", "invalid"),
+    ),
+    Route(
+        method="GET", path="/outbox", handler=events.show_outbox, access="viewer", answer=OutboxDetail,
+        summary="Unsent events by topic, relays and groups", errors=("not_available",),
+    ),
+    Route(
+        method="GET", path="/outbox/events", handler=events.list_events, access="viewer", answer=EventList,
+        query=events.EventQuery, summary="Events of the outbox", errors=("not_available",),
+    ),
+    Route(
+        method="GET", path="/audit", handler=audit.list_audit, access="viewer", answer=AuditList,
+        query=audit.AuditQuery, summary="Changes by operators, newest first",
+    ),
 )  # fmt: skip
 
 SESSION_ROUTES: tuple[Route, ...] = (
@@ -112,4 +160,4 @@ SESSION_ROUTES: tuple[Route, ...] = (
     ),
 )  # fmt: skip
 
-ROUTES: tuple[Route, ...] = (*READ_ROUTES, *SESSION_ROUTES)
+ROUTES: tuple[Route, ...] = (*READ_ROUTES, *CHANGE_ROUTES, *SESSION_ROUTES)

@@ -435,3 +435,10 @@ class Health(Struct, frozen=True):
     """ok, or the problem."""
 
     status: str
+
+
+class AddedTask(Struct, frozen=True):
+    """A task that was added; not added: the one that exists already under its uuid or unique key."""
+
+    uuid: str
+    added: bool

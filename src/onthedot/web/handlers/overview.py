@@ -26,7 +26,7 @@ class OverviewQuery(Query, frozen=True, kw_only=True):
 
 async def show_overview(call: WebCall[OverviewQuery, None]) -> Overview:
     live = await call.context.live()
-    sources = [each for each in live.sources if call.query.source in ("", each.name)]
+    sources = [each for each in await call.context.sources() if call.query.source in ("", each.name)]
     counts = {state.value: 0 for state in TaskState}
     for source in sources:
         for state in counts:

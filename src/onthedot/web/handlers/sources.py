@@ -12,7 +12,7 @@ _WORKERS_AGE = 1.0  # seconds
 
 async def list_sources(call: WebCall[Query, None]) -> Rows[SourceRow]:
     live = await call.context.live()
-    return Rows([source_row(each, live.by_source.get(each.name)) for each in live.sources])
+    return Rows([source_row(each, live.by_source.get(each.name)) for each in await call.context.sources()])
 
 
 async def show_source(call: WebCall[Query, None]) -> SourceRow:
@@ -21,7 +21,7 @@ async def show_source(call: WebCall[Query, None]) -> SourceRow:
 
 async def source_of(call: WebCall[Query, object], name: str) -> SourceRow:
     live = await call.context.live()
-    found = next((each for each in live.sources if each.name == name), None)
+    found = next((each for each in await call.context.sources() if each.name == name), None)
     if found is None:
         raise ApiError("not_found", f"no source {name!r}: it has no tasks, no limits and no worker")
     return source_row(found, live.by_source.get(name))

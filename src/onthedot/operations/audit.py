@@ -1,0 +1,196 @@
+"""The audit log: every change by an operator, written before it happens and completed after it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from onthedot.clock.epoch import from_ms, to_ms
+from onthedot.clock.protocol import Clock
+from onthedot.errors import StoreBusy, StoreError
+from onthedot.model.uuid7 import new_uuid
+from onthedot.stores.contract import SeriesEntry, Store
+
+_log = logging.getLogger("onthedot.operations")
+_SERIES = "audit"
+_MAX_TRIES = 10  # of a compare-and-set
+_PAGE = 500
+_MAX_READS = 20  # for one list
+EMERGENCIES = frozenset({"cancel", "pause"})
+"""These happen even if the audit cannot be written: they stop harm."""
+
+AuditState = Literal["begun", "running", "stopping", "done", "stopped", "failed"]
+
+
+class Actor(Struct, frozen=True):
+    """The person or program behind a change."""
+
+    user: str
+    role: str = "operator"
+    via: Literal["page", "api", "cli", "code"] = "code"
+
+
+class AuditEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A change. target: a task, source, schedule or event; filter: of a bulk action.
+
+    found: how many matched; done: how many were tried; changed: how many are other than before
+    """
+
+    user: str
+    role: str
+    via: str
+    action: str
+    target: str = ""
+    filter: str = ""
+    reason: str = ""
+    state: AuditState = "begun"
+    found: int = 0
+    done: int = 0
+    changed: int = 0
+    rate: float = 0
+    error: str = ""
+
+
+class AuditRecord(Struct, frozen=True):
+    """An entry as it is stored. id: names it in every process."""
+
+    id: str
+    at: datetime
+    entry: AuditEntry
+
+
+class ChangeNote:
+    """The change that is going on: its code sets the counts, which complete the entry."""
+
+    def __init__(self) -> None:
+        self.found = 1
+        self.changed = 0
+
+
+class AuditOperations:
+    """Writes and reads the audit log of one app."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    @asynccontextmanager
+    async def change(
+        self, actor: Actor, action: str, target: str, reason: str = ""
+    ) -> AsyncGenerator[ChangeNote, None]:
+        """Write the entry, run the block, complete the entry. A change without an audit is refused.
+
+        Exceptions are `cancel` and `pause`: if the entry cannot be written, they happen and a WARNING is logged.
+        """
+        entry = AuditEntry(
+            user=actor.user, role=actor.role, via=actor.via, action=action, target=target[:500], reason=reason
+        )
+        entry_id: str | None = None
+        try:
+            entry_id = await self.begin(entry)
+        except StoreError as error:
+            if action not in EMERGENCIES:
+                raise
+            _log.warning("[audit] %s of %s by %s is not recorded: %s", action, target, actor.user, error)
+        note = ChangeNote()
+        try:
+            yield note
+        except BaseException as error:
+            await self._complete(entry_id, error=type(error).__name__, state="failed")
+            raise
+        await self._complete(entry_id, found=note.found, done=note.found, changed=note.changed, state="done")
+
+    async def _complete(self, entry_id: str | None, **changes: object) -> None:
+        if entry_id is None:
+            return
+        try:
+            await self.update(entry_id, lambda entry: msgspec.structs.replace(entry, **changes))
+        except StoreError as error:
+            _log.warning("[audit] the end of change %s is not recorded: %s", entry_id, error)
+
+    async def begin(self, entry: AuditEntry) -> str:
+        """Write a new entry. Return its id."""
+        at = int(self._clock.now())
+        writer = new_uuid()
+        new = SeriesEntry(_SERIES, at, writer, msgspec.json.encode(entry))
+        await self._store.write_series([new])
+        return f"{at}.{writer}"
+
+    async def update(self, entry_id: str, change: Callable[[AuditEntry], AuditEntry]) -> AuditEntry | None:
+        """Compare-and-set, repeated on the newest entry after a conflict. None: there is no such entry."""
+        for _ in range(_MAX_TRIES):
+            stored = await self._stored(entry_id)
+            if stored is None:
+                return None
+            before = _decode(stored)
+            after = change(before)
+            if after == before:
+                return after
+            new = SeriesEntry(_SERIES, stored.at, stored.writer, msgspec.json.encode(after))
+            if await self._store.write_series([new], [stored]):
+                return after
+        raise StoreBusy(f"audit entry {entry_id} was changed by others {_MAX_TRIES} times in a row; try again")
+
+    async def get(self, entry_id: str) -> AuditRecord | None:
+        """Return an entry; None: there is none with this id, or it is no longer kept."""
+        stored = await self._stored(entry_id)
+        return None if stored is None else _record(stored)
+
+    async def newest(
+        self,
+        limit: int,
+        *,
+        action: str | None = None,
+        user: str | None = None,
+        since: datetime | None = None,
+        before: str | None = None,
+    ) -> list[AuditRecord]:
+        """Return entries, newest first; a bounded number of them is read. before: the id of the last one of a page."""
+        start = 0 if since is None else to_ms(since)
+        until = int(self._clock.now()) + 86_400_000
+        seen: set[str] = set()
+        if before is not None:
+            until = _key(before)[0]
+        found: list[AuditRecord] = []
+        skipping = before is not None
+        for _ in range(_MAX_READS):
+            page = await self._store.read_series(_SERIES, start, until, _PAGE, newest_first=True)
+            records = [_record(each) for each in page if f"{each.at}.{each.writer}" not in seen]
+            for record in records:
+                seen.add(record.id)
+                if skipping:
+                    skipping = record.id != before
+                elif action in (None, record.entry.action) and user in (None, record.entry.user):
+                    found.append(record)
+                    if len(found) == limit:
+                        return found
+            if len(page) < _PAGE or not records:
+                break
+            until = page[-1].at
+        return found
+
+    async def _stored(self, entry_id: str) -> SeriesEntry | None:
+        at, writer = _key(entry_id)
+        page = await self._store.read_series(_SERIES, at, at, _PAGE)
+        return next((each for each in page if each.writer == writer), None)
+
+
+def _key(entry_id: str) -> tuple[int, str]:
+    at, _, writer = entry_id.partition(".")
+    if not at.isdecimal() or len(at) > 15:
+        return -1, ""
+    return int(at), writer
+
+
+def _decode(stored: SeriesEntry) -> AuditEntry:
+    return msgspec.json.decode(stored.data, type=AuditEntry)
+
+
+def _record(stored: SeriesEntry) -> AuditRecord:
+    return AuditRecord(f"{stored.at}.{stored.writer}", from_ms(stored.at), _decode(stored))

@@ -1,0 +1,75 @@
+"""The HTTP API of an app object: in a process of its own, or mounted in another program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.types import ASGIApp
+
+from onthedot.api.app import App
+from onthedot.clock.protocol import Clock
+from onthedot.model.options import AddOptions
+from onthedot.model.redaction import Redaction
+from onthedot.web.application import web_app
+from onthedot.web.auth import Authenticator
+from onthedot.web.bodies import NewTaskBody
+from onthedot.web.context import AppFacts
+from onthedot.web.errors import ApiError
+from onthedot.web.schemas import AddedTask
+from onthedot.web.settings import WebSettings
+
+
+def app_site(
+    app: App[Any],
+    settings: WebSettings,
+    facts: AppFacts,
+    *,
+    authenticator: Authenticator | None = None,
+    redaction: Redaction | None = None,
+    clock: Clock | None = None,
+) -> ASGIApp:
+    """Return the HTTP API of an app, which the caller connects on the event loop that serves it."""
+
+    def operations() -> Any:
+        client = app.runtime.portal.connected()
+        return None if client is None else client.operations
+
+    async def add_task(task: NewTaskBody, uuid: str | None) -> AddedTask:
+        try:
+            handle = await app.named(task.source).options(**_options(task, uuid)).enqueue(**task.args)
+        except (TypeError, ValueError) as error:  # also ArgumentError, DeclarationError, and an argument "self"
+            raise ApiError("invalid", str(error)) from None
+        return AddedTask(handle.uuid, handle.added)
+
+    return web_app(
+        operations,
+        settings,
+        app=facts,
+        authenticator=authenticator,
+        clock=clock,
+        redaction=redaction,
+        add_task=add_task,
+    )
+
+
+def _options(task: NewTaskBody, uuid: str | None) -> AddOptions:
+    options: AddOptions = {}
+    if uuid is not None:
+        options["uuid"] = uuid
+    if task.at is not None:
+        options["at"] = task.at
+    if task.after is not None:
+        options["after"] = task.after
+    if task.priority is not None:
+        options["priority"] = task.priority
+    if task.unique is not None:
+        options["unique"] = task.unique
+    if task.expires is not None:
+        options["expires"] = task.expires
+    if task.tags:
+        options["tags"] = tuple(task.tags)
+    if task.label:
+        options["label"] = task.label
+    if task.metadata:
+        options["metadata"] = dict(task.metadata)
+    return options

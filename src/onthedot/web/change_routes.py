@@ -1,0 +1,116 @@
+"""The routes that change something; `routes` has the others."""
+
+from __future__ import annotations
+
+from onthedot.web.bodies import (
+    GivenReason,
+    LimitBody,
+    NewTaskBody,
+    PauseBody,
+    ReasonBody,
+    ResumeBody,
+    RetryBody,
+    SignalBody,
+    TopicPauseBody,
+    TopicResumeBody,
+)
+from onthedot.web.endpoints import NoBody, Route
+from onthedot.web.feature_schemas import SignalSent
+from onthedot.web.handlers import events, flows, schedule_changes, signals, source_changes, task_changes
+from onthedot.web.schemas import AddedTask, Changed, LimitRow, ScheduleRow, SourceRow
+
+_MAX_TASK = 1_310_720  # bytes of POST /tasks: 1.25 MiB
+_BY_UUID = ("not_found", "ambiguous")
+
+CHANGE_ROUTES: tuple[Route, ...] = (
+    Route(
+        method="POST", path="/tasks", handler=task_changes.add_task, access="operator", body=NewTaskBody,
+        answer=AddedTask, status=201, max_body=_MAX_TASK, summary="Add a task",
+        errors=("frozen", "store_full", "not_available"),
+    ),
+    Route(
+        method="POST", path="/tasks/{uuid}/cancel", handler=task_changes.cancel_task, access="operator",
+        body=ReasonBody, answer=Changed, summary="Cancel a task", errors=_BY_UUID,
+    ),
+    Route(
+        method="POST", path="/tasks/{uuid}/retry", handler=task_changes.retry_task, access="operator", body=RetryBody,
+        answer=Changed, summary="Run a failed or cancelled task again", errors=(*_BY_UUID, "not_available"),
+    ),
+    Route(
+        method="POST", path="/sources/{name}/pause", handler=source_changes.pause_source, access="operator",
+        body=PauseBody, answer=SourceRow, summary="Start no more tasks of a source, or of a key",
+    ),
+    Route(
+        method="POST", path="/sources/{name}/resume", handler=source_changes.resume_source, access="operator",
+        body=ResumeBody, answer=SourceRow, summary="End a pause",
+    ),
+    Route(
+        method="POST", path="/sources/{name}/freeze", handler=source_changes.freeze_source, access="operator",
+        body=GivenReason, answer=SourceRow, summary="Accept no new tasks of a source",
+    ),
+    Route(
+        method="POST", path="/sources/{name}/thaw", handler=source_changes.thaw_source, access="operator",
+        body=ReasonBody, answer=SourceRow, summary="Accept tasks of a source again",
+    ),
+    Route(
+        method="POST", path="/sources/{name}/degrade", handler=source_changes.degrade_source, access="operator",
+        body=GivenReason, answer=SourceRow, summary="Run new batches of a source in one part",
+    ),
+    Route(
+        method="POST", path="/sources/{name}/restore", handler=source_changes.restore_source, access="operator",
+        body=ReasonBody, answer=SourceRow, summary="Split new batches of a source again",
+    ),
+    Route(
+        method="PUT", path="/limits/{name:path}", handler=source_changes.put_limit, access="operator", body=LimitBody,
+        answer=LimitRow, summary="Change a limit for all processes",
+    ),
+    Route(
+        method="POST", path="/schedules/{name}/pause", handler=schedule_changes.pause_schedule, access="operator",
+        body=ReasonBody, answer=ScheduleRow, summary="Pause a schedule", errors=("not_found",),
+    ),
+    Route(
+        method="POST", path="/schedules/{name}/resume", handler=schedule_changes.resume_schedule, access="operator",
+        body=ReasonBody, answer=ScheduleRow, summary="Resume a schedule", errors=("not_found",),
+    ),
+    Route(
+        method="POST", path="/schedules/{name}/run", handler=schedule_changes.run_schedule, access="operator",
+        body=ReasonBody, answer=AddedTask, status=201, summary="Run a schedule now", errors=("not_found",),
+    ),
+    Route(
+        method="DELETE", path="/schedules/{name}", handler=schedule_changes.delete_schedule, access="operator",
+        body=NoBody, status=204, summary="Delete a schedule that is data, or an orphan",
+        errors=("not_found", "conflict"),
+    ),
+    Route(
+        method="POST", path="/flows/{id}/cancel", handler=flows.cancel_flow, access="operator", body=ReasonBody,
+        answer=Changed, summary="Cancel all tasks of a flow", errors=("not_found",),
+    ),
+    Route(
+        method="POST", path="/flows/{id}/retry", handler=flows.retry_flow, access="operator", body=ReasonBody,
+        answer=Changed, summary="Run the failed tasks of a flow again", errors=("not_found",),
+    ),
+    Route(
+        method="POST", path="/batches/{id}/cancel", handler=flows.cancel_batch, access="operator", body=ReasonBody,
+        answer=Changed, summary="Cancel a batch and its parts", errors=("not_found",),
+    ),
+    Route(
+        method="POST", path="/signals/{name}", handler=signals.send_signal, access="operator", body=SignalBody,
+        answer=SignalSent, summary="Send a signal", errors=("not_found",),
+    ),
+    Route(
+        method="POST", path="/outbox/{id}/retry", handler=events.retry_event, access="operator", body=ReasonBody,
+        answer=Changed, summary="Send a failed event again", errors=("not_available",),
+    ),
+    Route(
+        method="POST", path="/outbox/{id}/discard", handler=events.discard_event, access="operator", body=GivenReason,
+        answer=Changed, summary="Give a failed event up", errors=("not_available",),
+    ),
+    Route(
+        method="POST", path="/outbox/pause", handler=events.pause_outbox, access="operator", body=TopicPauseBody,
+        answer=Changed, summary="Send no events of a topic, or none at all", errors=("not_available",),
+    ),
+    Route(
+        method="POST", path="/outbox/resume", handler=events.resume_outbox, access="operator", body=TopicResumeBody,
+        answer=Changed, summary="Send the events of a topic again", errors=("not_available",),
+    ),
+)  # fmt: skip

@@ -1,0 +1,125 @@
+"""The outbox: what is unsent, and failed events."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from onthedot.operations.outbox import EventInfo, OutboxStatus
+from onthedot.web.bodies import GivenReason, ReasonBody, TopicPauseBody, TopicResumeBody
+from onthedot.web.endpoints import Query, WebCall
+from onthedot.web.errors import ApiError
+from onthedot.web.feature_schemas import EventList, EventRow, GroupRow, OutboxDetail, RelayRow, TopicRow
+from onthedot.web.rows import pause_row, utc
+from onthedot.web.schemas import Changed
+
+
+class EventQuery(Query, frozen=True, kw_only=True):
+    """Events in the order of publishing."""
+
+    status: Literal["", "pending", "sent", "failed", "discarded"] = ""
+    topic: str = ""
+    correlation: str = ""
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+    cursor: Annotated[str, Meta(pattern="^[0-9]{0,18}$")] = ""
+
+
+async def outbox_status(call: WebCall[Query, object]) -> OutboxStatus:
+    """ApiError: the store has no outbox."""
+    found = await call.operations.outbox.find_status()
+    if found is None:
+        raise ApiError("not_available", "this store keeps no events: SQLite and Postgres do")
+    return found
+
+
+async def show_outbox(call: WebCall[Query, None]) -> OutboxDetail:
+    found = await outbox_status(call)
+    redaction = call.context.redaction
+    return OutboxDetail(
+        pending=found.pending,
+        failed=found.failed,
+        topics=[
+            TopicRow(
+                topic=each.topic,
+                pending=each.pending,
+                oldest=utc(each.oldest),
+                sent_per_minute=each.sent_per_minute,
+                failed=each.failed,
+                blocked_keys=each.blocked_keys,
+                error=redaction.text(each.error),
+                paused=None if each.paused is None else pause_row(each.paused),
+            )
+            for each in found.topics
+        ],
+        relays=[
+            RelayRow(
+                id=each.id, host=each.host, pid=each.pid, since=utc(each.started), bus=each.bus, buckets=each.buckets
+            )
+            for each in found.relays
+        ],
+        groups=[GroupRow(each.group, each.lag, each.members) for each in found.groups],
+        paused=None if found.paused is None else pause_row(found.paused),
+        handles={str(status): number for status, number in found.handles.items()},
+    )
+
+
+async def list_events(call: WebCall[EventQuery, None]) -> EventList:
+    await outbox_status(call)
+    query = call.query
+    found = await call.operations.outbox.events(
+        status=query.status or None,
+        topic=query.topic or None,
+        correlation_id=query.correlation or None,
+        after=int(query.cursor or 0),
+        limit=query.limit,
+    )
+    cursor = str(found[-1].number) if len(found) == query.limit else None
+    return EventList([_event_row(each, call) for each in found], cursor)
+
+
+def _event_row(info: EventInfo, call: WebCall[EventQuery, None]) -> EventRow:
+    return EventRow(
+        id=info.id,
+        number=info.number,
+        topic=info.topic,
+        key=info.key,
+        type=info.type,
+        status=info.status,
+        occurred_at=info.occurred_at,
+        sent_at=utc(info.sent_at),
+        correlation_id=info.correlation_id,
+        attempts=info.attempts,
+        error=call.context.redaction.text(info.error),
+    )
+
+
+async def retry_event(call: WebCall[Query, ReasonBody]) -> Changed:
+    await outbox_status(call)
+    async with call.audited("retry event", call.path["id"], call.body.reason) as note:
+        note.changed = len(await call.operations.outbox.retry(call.path["id"]))
+    return Changed(note.changed)
+
+
+async def discard_event(call: WebCall[Query, GivenReason]) -> Changed:
+    await outbox_status(call)
+    async with call.audited("discard event", call.path["id"], call.body.reason) as note:
+        reason = f"{call.user.name}: {call.body.reason}"
+        note.changed = len(await call.operations.outbox.discard(call.path["id"], reason=reason))
+    return Changed(note.changed)
+
+
+async def pause_outbox(call: WebCall[Query, TopicPauseBody]) -> Changed:
+    await outbox_status(call)
+    target = call.body.topic or "all topics"
+    async with call.audited("pause outbox", target, call.body.reason) as note:
+        reason = f"{call.user.name}: {call.body.reason}"
+        note.changed = int(not await call.operations.outbox.pause(call.body.topic, reason))
+    return Changed(note.changed)
+
+
+async def resume_outbox(call: WebCall[Query, TopicResumeBody]) -> Changed:
+    await outbox_status(call)
+    async with call.audited("resume outbox", call.body.topic or "all topics") as note:
+        note.changed = int(await call.operations.outbox.resume(call.body.topic))
+    return Changed(note.changed)
