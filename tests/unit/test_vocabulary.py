@@ -27,7 +27,7 @@ BANNED = METAPHORS | OTHER_WORDS
 PUBLIC_NAMES = [("operations/explain.py", "also has the word 'also'")]
 """Public names that are older than the list: `Explanation.also`."""
 
-NOUNS_IN_ING_OR_ED = frozenset({"testing", "untyped"})
+NOUNS_IN_ING_OR_ED = frozenset({"feed", "testing", "untyped"})
 COMMANDS = "cli/"
 """Its modules are named after the commands: `onthedot failed`."""
 POSITIONAL = re.compile(r"(^|_)(row|answer|reply|line)$")

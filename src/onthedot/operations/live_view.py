@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf
@@ -11,29 +10,21 @@ from onthedot.clock.epoch import from_optional_ms
 from onthedot.clock.protocol import Clock
 from onthedot.errors import StoreError
 from onthedot.model.failures import decode_failure
+from onthedot.operations.change_feed import ChangeFeed
+from onthedot.operations.feed_state import Rates, rates_of
 from onthedot.operations.run_times import recent_durations
 from onthedot.operations.sources import SourceInfo, source_infos
-from onthedot.operations.throughput import ENDS, Step, Throughput
+from onthedot.operations.throughput import ENDS
 from onthedot.operations.workers import WorkerInfo, live_workers
 from onthedot.stores.contract import Record, Store
 
-_ENTRIES = 500  # of the change feed per read
-_RESOLVED = 2_000  # transitions per read
+_RESOLVED = 2_000  # transitions per read; of more, durations and retries are those of the newest
 _MAX_READS = 20  # per snapshot; a view that lags catches up over several
 COUNT_INTERVAL = 1_000  # ms between two tallies while tasks change
 IDLE_INTERVAL = 5_000  # and while none does
+_HISTORY = 59  # seconds
 _MAX_FAILURES = 5  # shown
 _NEVER = datetime.fromtimestamp(0, UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Tasks per second, over the last ten seconds. done: succeeded, failed or cancelled."""
-
-    started: float
-    done: float
-    failed: float
-    retried: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +56,13 @@ class LiveSnapshot:
 class LiveView:
     """Follows the change feed; tallies are read at most once per second."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, feed: ChangeFeed, store: Store, clock: Clock) -> None:
+        self._feed = feed
+        self._throughput = feed.throughput
         self._store = store
         self._clock = clock
-        self._throughput = Throughput(clock.now())
-        self._cursor = ""
         self._counted_at = -inf
-        self._read_at = 0.0
+        self._transition_count = 0
         self._stale = True
         self._sources: list[SourceInfo] = []
         self._workers: list[WorkerInfo] = []
@@ -96,20 +87,12 @@ class LiveView:
         return self._snapshot()
 
     async def _follow(self) -> None:
-        now = self._clock.now()
         for _ in range(_MAX_READS):
-            if not self._cursor:
+            if not await self._feed.read(_RESOLVED):
                 break
-            page = await self._store.changes(self._cursor, _ENTRIES, _RESOLVED)
-            self._stale |= self._throughput.fold(page.entries, self._clock.now()) > 0
-            if page.entries:
-                self._cursor = page.cursor
-                self._read_at = now
-            if len(page.entries) < _ENTRIES:
-                break
-        if now - self._read_at > IDLE_INTERVAL or not self._cursor:  # it may be another data set by now
-            self._cursor = (await self._store.changes("", 1)).cursor
-            self._read_at = now
+        if self._throughput.transition_count != self._transition_count:
+            self._transition_count = self._throughput.transition_count
+            self._stale = True
 
     async def _update_counts(self) -> None:
         now = self._clock.now()
@@ -143,24 +126,15 @@ class LiveView:
         rates = self._throughput.rates()
         return LiveSnapshot(
             at=datetime.now(UTC),
-            rates=_rates(rates, [source for source, _ in rates]),
-            by_source={source.name: _rates(rates, [source.name]) for source in self._sources},
-            history=tuple(self._throughput.history(*ENDS)),
+            rates=rates_of(rates, [source for source, _ in rates]),
+            by_source={source.name: rates_of(rates, [source.name]) for source in self._sources},
+            history=tuple(self._throughput.history(*ENDS)[-_HISTORY:]),
             sources=tuple(self._sources),
             workers=tuple(self._workers),
             failures=tuple(self._failures),
             trouble=self._trouble,
             since=self._trouble_since,
         )
-
-
-def _rates(rates: Mapping[tuple[str, Step], float], sources: Iterable[str]) -> Rates:
-    names = set(sources)
-
-    def rate(*steps: Step) -> float:
-        return round(sum(rates.get((source, step), 0.0) for source in names for step in steps), 3)
-
-    return Rates(rate("started"), rate(*ENDS), rate("failed"), rate("retried"))
 
 
 def _failed(record: Record | None) -> FailedTask | None:

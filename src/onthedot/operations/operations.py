@@ -22,6 +22,7 @@ from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.events import Observer
 from onthedot.operations.audit import AuditOperations
 from onthedot.operations.batches import BatchDetails, BatchOperations
+from onthedot.operations.change_feed import ChangeFeed
 from onthedot.operations.children import effects_of_cancel, parent_of
 from onthedot.operations.explain import Explanation, explain
 from onthedot.operations.failures import FailureGroup, group_failures
@@ -50,7 +51,7 @@ class Operations:
     """The operations on the tasks of one app in one store.
 
     `tasks` finds tasks; `flows`, `batches`, `limits`, `modes`, `schedules` and `outbox` read and change these;
-    `signals` sends signals; `audit` has who changed what.
+    `signals` sends signals; `audit` has who changed what; `feed` follows changes.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Operations:
         self.outbox: OutboxOperations = OutboxOperations(store, self._clock)
         self.audit: AuditOperations = AuditOperations(store, self._clock)
         self.schedules: ScheduleOperations = ScheduleOperations(store, client, self._clock, observer, code.schedules)
+        self.feed: ChangeFeed = ChangeFeed(store, self.tasks, self._clock)
 
     # -- tasks
 
@@ -305,4 +307,4 @@ class Operations:
 
     def watch(self) -> LiveView:
         """Return a view whose `look` returns one snapshot after the other."""
-        return LiveView(self._store, self._clock)
+        return LiveView(self.feed, self._store, self._clock)

@@ -33,6 +33,7 @@ class Throughput:
         self._now = now
         self._ahead: float | None = None  # ms by which the clock of the store is ahead
         self._by_second: dict[int, Counter[tuple[str, Step]]] = {}
+        self.transition_count: int = 0  # all that were folded
         self.running: dict[str, int] = {}  # when each began, by the store's clock; in order
         self.durations: dict[str, deque[int]] = {}  # ms of the newest runs that succeeded or failed, by source
         self.failures: deque[tuple[int, str]] = deque(maxlen=20)  # when, uuid; the newest last
@@ -56,6 +57,7 @@ class Throughput:
                     steps[transition.source, "retried"] += 1
         first = self._store_now() // 1000 - self._seconds
         self._by_second = {second: steps for second, steps in self._by_second.items() if second > first}
+        self.transition_count += number
         return number
 
     def _set_time(self, newest: int) -> None:

@@ -12,9 +12,9 @@ from onthedot.codec.plain_json import json_value
 from onthedot.model.redaction import Redaction
 from onthedot.model.task import TaskInfo
 from onthedot.operations.explain import Explanation
+from onthedot.operations.feed_state import Rates
 from onthedot.operations.humanize import short_id
 from onthedot.operations.limits import LimitInfo
-from onthedot.operations.live_view import Rates
 from onthedot.operations.sources import Pause, SourceInfo
 from onthedot.operations.workers import WorkerInfo
 from onthedot.web.schemas import (
