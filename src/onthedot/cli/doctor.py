@@ -43,7 +43,7 @@ _NETWORK = ("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs", "ceph", "glusterfs"
     "--bus",
     metavar="URL",
     envvar="ONTHEDOT_BUS",
-    help="Also check this bus and its dead letters: kafka://…, or store. [ONTHEDOT_BUS]",
+    help="Also check this bus, its topics, groups and dead letters: kafka://…, or store. [ONTHEDOT_BUS]",
 )
 def doctor(options: GlobalOptions, repair: bool, bus: str | None) -> None:  # fmt: skip
     """Check this machine, the store, the workers and the outbox. Exit code 1: something is wrong; 3: no store."""

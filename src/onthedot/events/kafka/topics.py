@@ -39,6 +39,10 @@ class KafkaTopics:
         found = await self._answer(self._metadata(None), self._settings.request_timeout)
         return sorted(each["topic"] for each in found if not each["error_code"])
 
+    async def describe(self, topics: list[str]) -> list[dict[str, Any]]:
+        """Error code and partitions of each topic, as Kafka answers."""
+        return await self._answer(self._metadata(topics), self._settings.request_timeout)
+
     async def _answer(self, coroutine: Coroutine[Any, Any, T], timeout: float) -> T:
         try:
             async with asyncio.timeout(timeout):
