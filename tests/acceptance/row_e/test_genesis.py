@@ -6,13 +6,14 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ class Genesis:
             with urllib.request.urlopen(request, timeout=SOON) as response:
                 return response.status, json.load(response)
         except urllib.error.HTTPError as error:
-            return error.code, json.load(error)
+            return error.code, {**json.load(error), "retry_after": error.headers.get("Retry-After")}
 
     def events(self, path: str, after: str = "") -> Iterator[tuple[str, str, Any]]:
         """id, event and data of each message, until the stream ends."""
@@ -80,14 +81,15 @@ class Genesis:
 
 
 @contextmanager
-def genesis(folder: Path, *options: str, **fake: object) -> Iterator[Genesis]:
-    """options: of the command; fake: settings of the model."""
+def genesis(folder: Path, *options: str, prefect: str = "", **fake: object) -> Iterator[Genesis]:
+    """options: of the command; prefect: URL of its API; fake: settings of the model."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     environment = {
         "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}",
         "GENESIS_FAKE": json.dumps({"limited": 0, "slow": 0, **fake}),
+        "PREFECT_API_URL": prefect,
     }
     command = [sys.executable, "-m", "examples.genesis", "--port", str(port), *options]
     with (folder / "output").open("ab") as output:
@@ -124,17 +126,37 @@ def test_items_come_through_bus_and_agents(tmp_path: Path) -> None:
         assert (status, "known are character_name" in problem["detail"]) == (422, True)
 
 
-def test_operators_freeze_and_degrade(tmp_path: Path) -> None:
-    with genesis(tmp_path) as example:
+def test_operators_freeze_drain_degrade_and_restore(tmp_path: Path) -> None:
+    """Batches that run are finished; a degraded one sends no event."""
+    store = f"sqlite:///{tmp_path}/genesis.db"
+    drain = [sys.executable, "-m", "onthedot", "batch", "drain", "genesis.detail_batch", "--store", store]
+
+    def published() -> int:
+        with closing(sqlite3.connect(tmp_path / "genesis.db")) as db:
+            (count,) = db.execute("SELECT count(*) FROM onthedot_event_outbox").fetchone()
+            return int(count)
+
+    with genesis(tmp_path, seconds=[0.5, 0.5]) as example:
+        path = "/sessions/s-1/detail-batches"
+        running = example.post(path, BATCH, key="cmd-1")[1]
         example.post("/operations/freeze")
-        wait_until(lambda: example.post("/sessions/s-1/detail-batches", BATCH)[0] == 503)
+        wait_until(lambda: example.post(path, BATCH)[0] == 503)
+        assert int(example.post(path, BATCH)[1]["retry_after"]) > 0
+        assert subprocess.run([*drain, "--timeout", "60s"], check=False).returncode == 0
+        made = example.made(running["events_url"])
+        assert len(made) == len(set(made)) == 50
         example.post("/operations/degrade")
-
-        def is_degraded() -> bool:
-            status, answer = example.post("/sessions/s-1/detail-batches", BATCH)
-            return status == 202 and len(answer.get("items", ())) > 20
-
-        wait_until(is_degraded)
+        wait_until(lambda: example.post(path, BATCH, key="cmd-2")[0] == 202)
+        before = published()
+        degraded = example.post(path, BATCH, key="cmd-3")[1]
+        assert len(degraded["items"]) > 20, "the first items are in the answer"
+        assert len(example.made(degraded["events_url"])) > 20
+        assert published() == before
+        example.post("/operations/restore")
+        wait_until(lambda: "items" not in example.post(path, BATCH)[1])
+        restored = example.post(path, BATCH, key="cmd-4")[1]
+        assert len(example.made(restored["events_url"])) == 50
+        assert published() > before
 
 
 def test_batch_survives_the_death_of_the_process(tmp_path: Path) -> None:
