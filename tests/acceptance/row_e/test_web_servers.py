@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from click.testing import CliRunner
 
+from onthedot.cli import main
 from tests.support.http_client import request
 from tests.support.process_guard import start_guarded
 from tests.support.services.valkey import free_port
@@ -24,16 +26,22 @@ from tests.support.waits import SOON, wait_until
 pytestmark = pytest.mark.once
 
 PARTS = 60
+AT_ONCE = 4  # as in the program
 CUTS = 20
 PROGRAM = """
 import asyncio, os
 from datetime import timedelta
 from pathlib import Path
 from fastapi import FastAPI, Request, Response
+from prometheus_client import CollectorRegistry
 from onthedot import App, BatchPolicy, current_task
 from onthedot.integrations.fastapi import accepted, lifespan, sse, status
+from onthedot.integrations.prometheus import Collector
+from onthedot.operations.fleet_metrics import FleetMetrics
 
 tasks = App("shop", store="sqlite:///shop.db", stop_timeout=0, concurrency=4)
+registry = CollectorRegistry()
+registry.register(Collector(tasks))
 
 
 @tasks.task(batch=BatchPolicy(split=lambda kind, count: [1] * count, at_once=4))
@@ -70,6 +78,16 @@ async def create(count: int) -> str:
 @api.get("/batches/{id}/events")
 async def events(id: str, request: Request) -> Response:
     return sse(tasks.batch_handle(id), request)
+
+
+@api.get("/metrics")
+async def metrics() -> dict[str, float]:
+    runtime = tasks.runtime
+    fleet = await FleetMetrics(runtime.store, runtime.store, runtime.clock, 10).read()
+    queued = sum(sample.value for sample in fleet.samples if sample.metric == "batch_queue_size")
+    samples = [sample for metric in registry.collect() for sample in metric.samples if "le" not in sample.labels]
+    counted = {f"{sample.name} {sample.labels.get('status', '')}".strip(): sample.value for sample in samples}
+    return {"batch_queue_size": queued, **counted}
 
 
 @api.post("/long")
@@ -149,6 +167,26 @@ def test_sse_resumes_twenty_times_and_shows_every_part_once_in_order(tmp_path: P
     progress = [event.data["done"] for event in events if event.kind == "progress"]
     assert progress == sorted(progress)
     assert progress[-1] == PARTS
+
+
+def test_metrics_of_batches_agree_with_the_parts_that_were_seen(tmp_path: Path) -> None:
+
+    def command(*words: str) -> None:
+        result = CliRunner().invoke(main, ["source", *words, "--store", f"sqlite:///{tmp_path}/shop.db"])
+        assert result.exit_code == 0, result.output
+
+    with uvicorn(tmp_path) as web:
+        command("pause", "names", "--reason", "in a test")
+        batch = web.call("POST", f"/batches/{PARTS}")
+        wait_until(lambda: web.call("GET", "/metrics")["batch_queue_size"] == AT_ONCE)
+        command("resume", "names")
+        events = asyncio.run(read_over_disconnects(web.port, f"/batches/{batch}/events", 2, "part"))
+        wait_until(lambda: web.call("GET", "/metrics").get("batch_tasks_total succeeded") == PARTS)
+        figures = web.call("GET", "/metrics")
+    assert sum(event.kind == "part" for event in events) == PARTS
+    assert figures["batch_task_duration_seconds_count"] == PARTS
+    assert figures["batch_first_response_seconds_count"] == 1
+    assert figures["batch_queue_size"] == 0
 
 
 def test_two_server_processes_run_tasks_and_fire_each_window_once(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from onthedot.cli import main
 from onthedot.errors import StoreRefused
 from onthedot.stores.contract import ClaimRequest, NewEvent, NewTask, RelayRequest, SlotPool
 from onthedot.stores.sqlite import SqliteStore
@@ -86,6 +88,15 @@ async def test_old_file_is_migrated_in_the_transaction_of_a_publisher(path: Path
     (found,) = await store.find_events({}, 0, 9)
     assert found.event.id == "0"
     await store.close()
+
+
+def test_check_of_an_old_file_says_what_to_do(path: Path) -> None:
+    result = CliRunner().invoke(main, ["schema", "check", "--store", f"sqlite:///{path}"])
+    assert result.exit_code == 1
+    assert f"schema version 3, this onthedot needs {VERSION}: run `onthedot schema install`" in result.output
+    assert version(path) == 3, "a check changes nothing"
+    assert CliRunner().invoke(main, ["schema", "install", "--store", f"sqlite:///{path}"]).exit_code == 0
+    assert version(path) == VERSION
 
 
 async def test_old_file_is_left_alone_without_auto_schema(path: Path) -> None:
