@@ -1,4 +1,4 @@
-"""The cost of counting: plain tasks with and without the meter of a worker."""
+"""The cost of counting: plain tasks with and without the meter and the figures of a worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from dataclasses import replace
 from benchmarks.measures import countdown
 from benchmarks.report import Figure
 from onthedot import App
-from onthedot.observability.meter import Meter
 
 
 def meter_memory(scale: float) -> list[Figure]:
@@ -35,8 +34,8 @@ def _figure(store: str, count: int, against: str, target: float) -> Figure:
 
 async def _drain(store: str, count: int, *, metered: bool) -> float:
     app = App("bench", store=store, concurrency=100)
-    if metered:
-        app.runtime.use(replace(app.runtime.config, observers=(Meter(),)))
+    if not metered:
+        app.runtime.use(replace(app.runtime.config, meter=None))
     counted, done = countdown(count)
     task = app.task(counted)
     async with app:

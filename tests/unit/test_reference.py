@@ -31,6 +31,7 @@ from onthedot.operations.failures import FailureGroup
 from onthedot.operations.limits import LimitInfo
 from onthedot.operations.schedule_preview import PlannedRun
 from onthedot.operations.schedules import ScheduleInfo
+from onthedot.operations.series import SeriesData
 from onthedot.operations.sources import SourceInfo
 from onthedot.operations.task_queries import TaskFilter
 from onthedot.operations.workers import WorkerInfo
@@ -186,7 +187,7 @@ def test_sync_class_has_the_methods_of_the_async_class(described: type, twin: ty
 
 
 RECORDS = {
-    "operations": [FailureGroup, SourceInfo, LimitInfo, WorkerInfo],
+    "operations": [FailureGroup, SourceInfo, LimitInfo, WorkerInfo, SeriesData],
     "schedules": [ScheduleInfo, PlannedRun],
     "handles": [Explanation],
 }

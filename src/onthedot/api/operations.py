@@ -24,6 +24,7 @@ from onthedot.model.task import TaskInfo
 from onthedot.operations.explain import Explanation
 from onthedot.operations.failures import FailureGroup
 from onthedot.operations.limits import LimitInfo
+from onthedot.operations.series import SeriesData
 from onthedot.operations.sources import SourceInfo
 from onthedot.operations.task_queries import TaskFilter, TaskPage
 from onthedot.operations.workers import WorkerInfo
@@ -111,6 +112,25 @@ class AppOperations:
     async def sources(self) -> list[SourceInfo]:
         """Returns every source with its numbers of tasks, limits, pauses and workers."""
         return await self._portal.run(lambda client: client.operations.sources())
+
+    async def series(
+        self,
+        *names: str,
+        source: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        step: int | None = None,
+    ) -> SeriesData:
+        """Returns what all workers did over time, as charts show it.
+
+        Args:
+            names: What is wanted, as in "done", "failed", "latency_p95" or "depth".
+            source: Only of this source.
+            since: The beginning; by default an hour before the end.
+            until: The end; by default now.
+            step: Seconds between two points: 60, 600 or 3600; by default the smallest that goes back that far.
+        """
+        return await self._portal.run(lambda client: client.operations.series(names, source, since, until, step))
 
     async def workers(self) -> list[WorkerInfo]:
         """Returns the live workers, the oldest first, with their numbers of running tasks."""
@@ -281,6 +301,16 @@ class SyncOperations:
 
     def sources(self) -> list[SourceInfo]:
         return self._portal.run_sync(lambda client: client.operations.sources())
+
+    def series(
+        self,
+        *names: str,
+        source: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        step: int | None = None,
+    ) -> SeriesData:
+        return self._portal.run_sync(lambda client: client.operations.series(names, source, since, until, step))
 
     def workers(self) -> list[WorkerInfo]:
         return self._portal.run_sync(lambda client: client.operations.workers())

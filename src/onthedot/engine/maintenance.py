@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from math import inf
+from random import Random
 
 from onthedot.clock.protocol import Clock
 from onthedot.engine.config import WorkerConfig
+from onthedot.engine.figure_writer import FigureWriter
 from onthedot.engine.retry_delay import RetryDelay
 from onthedot.engine.session import WorkerSession
 from onthedot.engine.slots import Slots
 from onthedot.errors import StoreRefused
 from onthedot.observability.events import Observer
+from onthedot.observability.meter import Meter
 from onthedot.stores.contract import Store
 
 _PURGE_INTERVAL = 60_000.0  # ms
@@ -21,21 +24,29 @@ _PURGE_BATCH = 200
 
 @dataclass(eq=False)
 class Maintenance:
-    """Updates limits and schedules in the store when code declares new ones, and purges ended tasks."""
+    """Updates limits and schedules in the store when code declares new ones, purges ended tasks, and writes figures."""
 
     config: WorkerConfig
     store: Store
     session: WorkerSession
     slots: Slots
     clock: Clock
+    random: Random
     observer: Observer
     declare: Callable[[], Awaitable[None]]
+    meter: Meter | None
 
     def __post_init__(self) -> None:
         self._definitions_changed = False
         self._retry_delay = RetryDelay()
         self.retry_at: float | None = None  # set while a declaration has failed
         self._purged_at = self.clock.now()
+        self.figures: FigureWriter | None = None
+        if self.meter is not None:
+            session = self.session
+            self.figures = FigureWriter(
+                self.store, self.meter, self.clock, self.random, self.observer, lambda: session.id
+            )
 
     def mark_definitions_changed(self) -> None:
         self._definitions_changed = True
@@ -62,6 +73,16 @@ class Maintenance:
         self.retry_at = None
         self._retry_delay.reset()
         return not self._definitions_changed
+
+    async def write_figures(self) -> None:
+        """Writes what the worker has counted, if it is time for that."""
+        if self.figures is not None:
+            await self.figures.write_if_due()
+
+    async def write_last_figures(self) -> None:
+        """The worker ends."""
+        if self.figures is not None:
+            await self.figures.write()
 
     async def purge_if_due(self) -> bool:
         """Deletes ended tasks whose retention is over, few per turn because other callers wait for the store.

@@ -32,6 +32,7 @@ from onthedot.model.context import RunState
 from onthedot.model.durable_context import DurableRunProtocol
 from onthedot.model.streams import StreamRunProtocol
 from onthedot.observability.events import Observer
+from onthedot.observability.meter import Meter
 from onthedot.stores.capabilities import HasHandoff, find_capability
 from onthedot.stores.contract import ClaimResult, LeasedTasks, Store
 
@@ -45,7 +46,8 @@ class Worker:
     declare: writes limits and schedules of code to the store; repeated when code declares more. on_turn: called after
     each turn; counts of tasks may have changed. on_fatal: called with the error that ends the loop. heartbeat_delegate:
     sends heartbeats for this process. new_durable_run: makes the steps and waits of a run at their first use. linked:
-    for tasks with links. new_stream_run: saves the items of a run whose function is an async generator.
+    for tasks with links. meter: its figures are written to the store. new_stream_run: saves the items of a run whose
+    function is an async generator.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Worker:
         new_durable_run: Callable[[RunState], DurableRunProtocol] | None = None,
         linked: LinkedTasks | None = None,
         new_stream_run: Callable[[RunState], StreamRunProtocol] | None = None,
+        meter: Meter | None = None,
         on_turn: Callable[[], object] | None = None,
         on_fatal: Callable[[BaseException], object] | None = None,
     ) -> None:
@@ -102,7 +105,7 @@ class Worker:
         self._dispatcher = Dispatcher(
             sources, executors, session, slots, runner, outcomes, reports, handoff, firer, clock, observer, linked
         )
-        self._maintenance = Maintenance(config, store, session, slots, clock, observer, declare)
+        self._maintenance = Maintenance(config, store, session, slots, clock, random, observer, declare, meter)
         self.wakeup: WakeUp = wakeup
         self.session: WorkerSession = session
         self.handoff: Handoff | None = handoff
@@ -132,6 +135,8 @@ class Worker:
             self._observer.outcomes_dropped(len(self._outcomes))
             loop.cancel()
             await asyncio.wait([loop])
+        if done:
+            await self._maintenance.write_last_figures()
         try:
             await self.session.close()
         except Exception as error:  # noqa: BLE001 - reported; its tasks are requeued when the lease runs out
@@ -237,6 +242,7 @@ class Worker:
         if self.session.is_fenced():
             await self._replace_session()
             return
+        await self._maintenance.write_figures()
         may_claim = await self._maintenance.update_definitions()
         turn = await self._turns.next(claims=may_claim)  # settle + claim in one call
         has_other_data = self._has_other_data(turn.claim)  # first: a loss is reported, even if the lease is over
@@ -266,6 +272,8 @@ class Worker:
         waits = [self._turns.next_poll_in(now)]
         if self._turns.next_alarm is not None:
             waits.append(max(0.0, self._turns.next_alarm - now))
+        if self._maintenance.figures is not None:
+            waits.append(self._maintenance.figures.next_in(now))
         idle_for = self._slots.next_in(now)
         if idle_for is not None:
             waits.append(idle_for)

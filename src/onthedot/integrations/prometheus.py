@@ -46,7 +46,7 @@ class Collector:
             ) from error
         self._meter = Meter(max_sources)
         runtime = app.runtime
-        runtime.use(replace(runtime.config, observers=(*runtime.config.observers, self._meter)))
+        runtime.use(replace(runtime.config, meter=self._meter))
 
     def describe(self) -> Iterable[object]:
         """Returns nothing: the registry does not collect when it registers, and the names are unique."""

@@ -49,43 +49,6 @@ class Figures(Struct, omit_defaults=True):
         self.samples.append(Sample(metric.name, labels, value))
 
 
-class Histogram:
-    """Counts durations by powers of two."""
-
-    __slots__ = ("counts", "total")
-
-    def __init__(self) -> None:
-        self.counts: list[int] = [0] * (BUCKETS + 1)
-        self.total: float = 0.0  # ms
-
-    def observe(self, ms: float, weight: int = 1) -> None:
-        """weight: how many durations it counts for.
-
-        >>> histogram = Histogram()
-        >>> for ms in (0, 1, 1.5, 2, 2.5):
-        ...     histogram.observe(ms)
-        >>> histogram.counts[:4], histogram.total
-        ([2, 2, 1, 0], 7.0)
-        """
-        self.counts[bucket_of(ms)] += weight
-        self.total += ms * weight
-
-    def sample(self, metric: Metric, *labels: str) -> HistogramSample:
-        return HistogramSample(metric.name, labels, tuple(self.counts), self.total / 1000)
-
-
-def bucket_of(ms: float) -> int:
-    """The first bucket whose bound is not below this duration.
-
-    >>> [bucket_of(ms) for ms in (0, 0.3, 1, 1.01, 2, 4, 2**22, 2**22 + 1, 1e12)]
-    [0, 0, 0, 1, 1, 2, 22, 23, 23]
-    """
-    number = int(ms)
-    if number == ms and number:  # a bound belongs to the bucket below it
-        number -= 1
-    return min(number.bit_length(), BUCKETS)
-
-
 class Names:
     """The values of one label: the first `limit` are kept apart, the others are one value, so a label is bounded."""
 

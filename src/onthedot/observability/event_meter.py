@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from onthedot.codec.task_failure import TaskFailure
-from onthedot.model.figures import Figures, Histogram, Names
+from onthedot.model.figures import Figures, Names
+from onthedot.model.source_figures import Histogram
 from onthedot.observability.events import Observer
 from onthedot.observability.worker_metrics import (
     AGENT_EVENTS,

@@ -6,17 +6,20 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeAlias
 
+from onthedot.codec.body import Headers
 from onthedot.codec.task_failure import TaskFailure
 from onthedot.stores.contract import NewTask, OutboxEvent, Outcome, Record, StoreIdentity, Verdict
 
 
 class StartedRun(Protocol):
-    """A run as observers see it; `started` in ms by the worker's clock."""
+    """A run as observers see it; `started` in ms by the worker's clock. headers: once its body was decoded."""
 
     @property
     def record(self) -> Record: ...
     @property
     def started(self) -> float: ...
+    @property
+    def headers(self) -> Headers: ...
 
 
 Settled: TypeAlias = tuple[Outcome, StartedRun | None]

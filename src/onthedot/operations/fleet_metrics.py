@@ -10,6 +10,8 @@ from onthedot.clock.epoch import to_ms
 from onthedot.clock.protocol import Clock
 from onthedot.model.batch_names import batch_task
 from onthedot.model.figures import Figures, FigureSum, Metric, Names
+from onthedot.model.source_figures import SourceFigures
+from onthedot.operations.figure_records import read_totals
 from onthedot.operations.health import Tally, server_info
 from onthedot.operations.outbox import OutboxOperations, OutboxStatus
 from onthedot.operations.sources import SourceInfo, source_infos
@@ -39,6 +41,24 @@ SLOTS_AVAILABLE = Metric(
     "onthedot_slots_available", "gauge", "Tasks that the concurrency limit of the source still allows.", ("source",)
 )
 BATCH_QUEUE = Metric("batch_queue_size", "gauge", "Pending tasks of tasks with live batches.", ("priority",))
+TASKS = Metric("onthedot_tasks_total", "counter", "Tasks that have ended, by state.", ("source", "state"))
+RETRIES = Metric("onthedot_retries_total", "counter", "Runs that failed and are retried.", ("source",))
+RECLAIMS = Metric("onthedot_lease_reclaims_total", "counter", "Runs whose worker died.", ("source",))
+RATE_LIMITED = Metric(
+    "onthedot_rate_limited_total", "counter", "Runs that the other side sent back, to be repeated.", ("source",)
+)
+DURATION = Metric(
+    "onthedot_task_duration_seconds", "histogram", "From the start of a run until it was settled.", ("source",)
+)
+LATENCY = Metric(
+    "onthedot_queue_latency_seconds", "histogram", "From the due time of a task to its start.", ("source",)
+)
+LATENESS = Metric(
+    "onthedot_schedule_lateness_seconds",
+    "histogram",
+    "From the time of a window to the start of its task.",
+    ("source",),
+)
 OUTBOX_PENDING = Metric("onthedot_outbox_pending", "gauge", "Events that are not sent.", ("topic",))
 OUTBOX_LAG = Metric(
     "onthedot_outbox_lag_seconds", "gauge", "Age of the oldest event that is not sent.", ("topic",), largest=True
@@ -48,7 +68,8 @@ BLOCKED_KEYS = Metric("onthedot_outbox_blocked_keys", "gauge", "Keys whose event
 HANDLES = Metric("onthedot_resume_handles", "gauge", "Resume handles by status.", ("status",))
 
 FLEET_METRICS: tuple[Metric, ...] = (
-    STORE_UP, CLOCK_OFFSET, WORKERS, RELAYS, DEPTH, RUNNING, FAILED, OLDEST_READY, PAUSED, SLOTS_AVAILABLE, BATCH_QUEUE,
+    STORE_UP, CLOCK_OFFSET, WORKERS, RELAYS, DEPTH, RUNNING, FAILED, OLDEST_READY, PAUSED, SLOTS_AVAILABLE,
+    TASKS, RETRIES, RECLAIMS, RATE_LIMITED, DURATION, LATENCY, LATENESS, BATCH_QUEUE,
     OUTBOX_PENDING, OUTBOX_LAG, OUTBOX_FAILED, BLOCKED_KEYS, HANDLES,
 )  # fmt: skip
 """All of a fleet page, in its order."""
@@ -89,6 +110,9 @@ class FleetMetrics:
         names = Names(self._max_sources)
         for info in sorted(infos, key=_size, reverse=True):
             _add_source(figures, names.of(info.name), info, oldest.get(info.name, 0.0))
+        totals = await read_totals(self._store, int(self._clock.now()))
+        for name, total in sorted(totals.sources.items(), key=lambda each: -each[1].started):
+            _add_total(figures, names.of(name), total)
         await self._add_batches(figures, tally, reader)
         status = await self._outbox.find_status()
         if status is not None:
@@ -176,6 +200,19 @@ def _add_source(figures: Figures, name: str, info: SourceInfo, oldest: float) ->
     for limit in info.limits:
         if limit.name == info.name and limit.cap is not None:
             figures.add(SLOTS_AVAILABLE, max(0, limit.cap - info.running), name)
+
+
+def _add_total(figures: Figures, name: str, total: SourceFigures) -> None:
+    figures.add(TASKS, total.succeeded, name, "succeeded")
+    figures.add(TASKS, total.failed, name, "failed")
+    figures.add(TASKS, total.cancelled, name, "cancelled")
+    figures.add(RETRIES, total.retried, name)
+    figures.add(RECLAIMS, total.crashed, name)
+    figures.add(RATE_LIMITED, total.rate_limited, name)
+    figures.histograms.append(total.duration.sample(DURATION, name))
+    figures.histograms.append(total.latency.sample(LATENCY, name))
+    if total.lateness.counts:
+        figures.histograms.append(total.lateness.sample(LATENESS, name))
 
 
 def _depths(info: SourceInfo) -> Iterator[tuple[State, int]]:

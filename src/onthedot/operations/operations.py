@@ -35,6 +35,7 @@ from onthedot.operations.modes import ModeOperations
 from onthedot.operations.outbox import OutboxOperations
 from onthedot.operations.run_times import recent_durations
 from onthedot.operations.schedules import ScheduleOperations
+from onthedot.operations.series import SeriesData, read_series
 from onthedot.operations.signals import SignalOperations
 from onthedot.operations.sources import SourceInfo, source_infos
 from onthedot.operations.streams import item_reader, read_stream
@@ -275,6 +276,21 @@ class Operations:
         for (source, state), count in (await self._store.tally()).items():
             sources.setdefault(source, Counter())[public_state(state).value] += count
         return {source: dict(counts) for source, counts in sources.items()}
+
+    async def series(
+        self,
+        names: Sequence[str],
+        source: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        step: int | None = None,
+    ) -> SeriesData:
+        """Return what all workers did over time, for charts.
+
+        names: of `SERIES_NAMES`, as in "done", "latency_p95", "depth"; source: only this one; since, until: by default
+        the last hour; step: 60, 600 or 3600 seconds, by default the smallest one that goes back that far.
+        """
+        return await read_series(self._store, self._clock, names, source, since, until, step)
 
     # -- workers and server
 

@@ -22,6 +22,7 @@ from onthedot.model.uuid7 import new_uuid
 from onthedot.model.value_errors import SettingError
 from onthedot.observability.events import Observer
 from onthedot.observability.logs import LogObserver
+from onthedot.observability.meter import Meter
 from onthedot.stores.contract import Store
 
 
@@ -32,6 +33,7 @@ class RuntimeConfig:
     name: of the app or scheduler; several share a store by it
     url: of the store; None: the environment and the default decide when the store is first used
     logs: the observer that writes the log
+    meter: counts what the worker does, for metrics and for the series of the store; None: nothing is counted
     observers: others, which get the same events
     slots: how many tasks run at once, by executor
     one_pool: the slots of "async" are for the tasks of all executors together
@@ -88,6 +90,7 @@ class RuntimeConfig:
     has_events: bool = True
     events: Events = field(default_factory=Events)
     count_from_start: bool = False
+    meter: Meter | None = field(default_factory=Meter)
     observers: tuple[Observer, ...] = ()
 
 

@@ -113,7 +113,8 @@ class Runtime:
 
     def new_observer(self) -> Observers:
         """For the events of a worker or a client."""
-        return Observers([self.logs, *self.config.observers], self.logs.scheduler)
+        meters = () if self.config.meter is None else (self.config.meter,)
+        return Observers([self.logs, *meters, *self.config.observers], self.logs.scheduler)
 
     @property
     def sources(self) -> Sources:

@@ -70,6 +70,7 @@ def new_worker(
         new_durable_run=DurableRuns(store, observer),
         new_stream_run=StreamRuns(store, observer),
         linked=FlowTasks(store, flows, config.new_uuid, runtime.result_decoder),
+        meter=config.meter if config.clock.is_system else None,  # a driven clock jumps over minutes
         on_turn=runtime.status_counts.mark_stale if runtime.status_counts.watched else None,
         on_fatal=runtime.host.on_failed,
     )

@@ -42,7 +42,7 @@ class WorkerFigures:
         self._release = code_release()
         self._delay = 0.0  # seconds: the longest since the last read
         self._lag: dict[tuple[str, str, str], int] = {}  # by agent, topic and partition
-        runtime.use(replace(runtime.config, observers=(*runtime.config.observers, meter)))
+        runtime.use(replace(runtime.config, meter=meter))
 
     async def watch(self) -> None:
         """Measures the delay of the event loop, and every ten seconds how far agents are behind."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from onthedot import App, BatchPolicy, Retry, SizeTable, StoreBusy, StoreUnavailable
+from onthedot.codec.body import NO_HEADERS, Headers
 from onthedot.codec.task_failure import TaskFailure
 from onthedot.model.figures import Figures, FigureSum, Names
 from onthedot.observability.events import Observers, Settled
@@ -24,6 +25,7 @@ BY_NAME = {metric.name: metric for metric in METRICS}
 class Started:
     record: Record
     started: float = 1000.0
+    headers: Headers = NO_HEADERS
 
 
 def run_of(source: str, number: int = 0, *, due: int = 1000, started: float = 1000.0, retries: int = 0) -> Started:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from onthedot.model.figures import Figures, Histogram, Metric
+from onthedot.model.figures import Figures, Metric
+from onthedot.model.source_figures import Histogram
 from onthedot.observability.metrics import BOUNDS, metrics_text
 from onthedot.observability.worker_metrics import METRICS
 

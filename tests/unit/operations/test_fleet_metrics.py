@@ -6,6 +6,7 @@ import pytest
 
 from onthedot.clock.manual import ManualClock
 from onthedot.model.figures import Figures, Names
+from onthedot.model.source_figures import FLEET, FigureRecord, SourceFigures, encode_record
 from onthedot.observability.worker_metrics import METRICS
 from onthedot.operations.fleet_metrics import FLEET_METRICS, FleetMetrics
 from onthedot.stores.contract import (
@@ -17,6 +18,7 @@ from onthedot.stores.contract import (
     NewTask,
     Policy,
     RelayRequest,
+    SeriesEntry,
     SlotPool,
 )
 from onthedot.stores.memory import MemoryStore
@@ -104,4 +106,21 @@ async def test_events_that_are_not_sent() -> None:
 def test_names_of_fleet_metrics_are_not_those_of_workers() -> None:
     """Else a sum over all targets would count twice."""
     assert not {metric.name for metric in FLEET_METRICS} & {metric.name for metric in METRICS}
-    assert {metric.type for metric in FLEET_METRICS} == {"gauge"}
+
+
+async def test_totals_are_those_of_the_series(store: MemoryStore, clock: ManualClock) -> None:
+    figures = SourceFigures(5, 3, 1, 1, 2, 1)
+    for ms in (0.5, 3.0, 3.0):
+        figures.duration.observe(ms)
+    now = int(clock.now())
+    record = encode_record(FigureRecord({"email": figures}, until=now - 60_000), 10_000)
+    row = encode_record(FigureRecord({"email": SourceFigures(1, 1)}), 10_000)
+    await store.write_series([SeriesEntry("totals", 0, FLEET, record), SeriesEntry("minutes", now, "w1", row)])
+    found = await read(store, clock)
+    states = ("succeeded", "failed", "cancelled")
+    assert [value(found, "onthedot_tasks_total", "email", state) for state in states] == [4, 1, 1]
+    assert value(found, "onthedot_retries_total", "email") == 2
+    assert value(found, "onthedot_lease_reclaims_total", "email") == 1
+    (durations,) = [each for each in found.histograms if each.metric == "onthedot_task_duration_seconds"]
+    assert list(durations.counts)[:4] == [1, 0, 2, 0]
+    assert durations.total == pytest.approx(0.0065)
