@@ -12,10 +12,10 @@ import msgspec
 from onthedot.batches.parts import Part
 from onthedot.codec.plain_json import json_value
 from onthedot.errors import StoreError, StreamRestarted, TaskNotFound
-from onthedot.integrations import server_exit
 from onthedot.integrations.live_values import live_values
 from onthedot.integrations.message_buffer import ClientStalled, MessageBuffer
 from onthedot.model.streams import StreamEntry
+from onthedot.web import server_exit
 
 COMMENT_EVERY = 15.0  # seconds without a message: proxies close a connection on which nothing comes
 LIVE_EVERY = 1.0  # seconds between two reads of live values

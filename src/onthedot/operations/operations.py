@@ -20,6 +20,7 @@ from onthedot.model.task import TaskInfo, possible_uuids
 from onthedot.model.task_info import public_state
 from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.events import Observer
+from onthedot.operations.attention import AttentionItem, attention_items
 from onthedot.operations.audit import AuditOperations
 from onthedot.operations.batches import BatchDetails, BatchOperations
 from onthedot.operations.change_feed import ChangeFeed
@@ -235,6 +236,12 @@ class Operations:
         tally = await self._store.tally()
         durations = await recent_durations(self._store, tally) if run_times else {}
         return source_infos(tally, await self._store.limits(), await self.live_workers(), durations)
+
+    async def attention(self) -> list[AttentionItem]:
+        """Return the conditions that an operator should act on, the worst first."""
+        schedules = await self.schedules.list()
+        outbox = await self.outbox.find_status()
+        return await attention_items(self._store, self._clock.now(), await self.sources(), schedules, outbox)
 
     async def pause(self, source: str, key: str | None = None, reason: str = "") -> bool:
         """Start no more tasks of a source, or of one key of it; running ones go on. Return if it was paused before."""

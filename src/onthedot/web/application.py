@@ -67,6 +67,10 @@ class WebApplication:
         self._context = context
         self._router = Router([*_routes(context, assets)], redirect_slashes=False)
 
+    def end_streams(self) -> None:
+        """The server stops: open streams would delay it."""
+        self._context.streams.end_all()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await _run_lifespan(receive, send)

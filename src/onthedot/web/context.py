@@ -15,6 +15,7 @@ from onthedot.operations.sources import SourceInfo
 from onthedot.web.auth import Authenticator
 from onthedot.web.bodies import NewTaskBody
 from onthedot.web.errors import ApiError
+from onthedot.web.open_streams import OpenStreams
 from onthedot.web.schemas import AddedTask
 from onthedot.web.security import CHANGE_BURST, CHANGES_PER_SECOND, SIGN_INS_PER_MINUTE, RateLimit
 from onthedot.web.settings import WebSettings
@@ -81,6 +82,7 @@ class WebContext:
         self.app = app
         self.redaction: Redaction = redaction or default_redaction()
         self.add_task = add_task
+        self.streams: OpenStreams = OpenStreams()
         self.shared: SharedReads = SharedReads()
         self._live: tuple[Operations, LiveView] | None = None
         self.changes: RateLimit = RateLimit(CHANGES_PER_SECOND, CHANGE_BURST, self.seconds)

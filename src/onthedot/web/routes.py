@@ -27,6 +27,7 @@ from onthedot.web.schemas import (
     PlanDetail,
     Rows,
     ScheduleRow,
+    Segment,
     SignIn,
     SourceRow,
     StatusDetail,
@@ -34,6 +35,7 @@ from onthedot.web.schemas import (
     TaskList,
     WorkerRow,
 )
+from onthedot.web.sse import ChangesQuery, follow_changes
 
 READ_ROUTES: tuple[Route, ...] = (
     Route(
@@ -55,6 +57,10 @@ READ_ROUTES: tuple[Route, ...] = (
     Route(
         method="GET", path="/tasks/{uuid}/explain", handler=tasks.explain_task, access="viewer",
         answer=ExplanationDetail, summary="Why a task is not running", errors=("not_found", "ambiguous"),
+    ),
+    Route(
+        method="GET", path="/tasks/{uuid}/timeline", handler=tasks.show_timeline, access="viewer",
+        answer=Rows[Segment], summary="The recorded parts of a task's life", errors=("not_found", "ambiguous"),
     ),
     Route(
         method="GET", path="/tasks/{uuid}/result", handler=tasks.show_result, access="viewer",
@@ -131,6 +137,11 @@ READ_ROUTES: tuple[Route, ...] = (
     Route(
         method="GET", path="/outbox/events", handler=events.list_events, access="viewer", answer=EventList,
         query=events.EventQuery, summary="Events of the outbox", errors=("not_available",),
+    ),
+    Route(
+        method="GET", path="/changes", handler=follow_changes, access="viewer", query=ChangesQuery,
+        media_type="text/event-stream", summary="Changes as server-sent events",
+        errors=("too_many_streams", "not_found"),
     ),
     Route(
         method="GET", path="/audit", handler=audit.list_audit, access="viewer", answer=AuditList,

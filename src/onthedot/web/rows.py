@@ -184,7 +184,7 @@ def worker_row(info: WorkerInfo) -> WorkerRow:
         host=info.host,
         pid=info.pid,
         version=info.version,
-        release="",
+        release=info.release,
         since=utc(info.started),
         slots=info.concurrency,
         running=info.running,

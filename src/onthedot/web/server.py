@@ -12,6 +12,7 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from onthedot.errors import DeclarationError
+from onthedot.web.application import WebApplication
 from onthedot.web.security import MAX_HEADERS
 
 try:
@@ -82,4 +83,6 @@ async def serving(app: ASGIApp, listener: socket.socket, *, access_log: bool = F
         yield
     finally:
         server.should_exit = True
+        if isinstance(app, WebApplication):
+            app.end_streams()
         await running

@@ -15,8 +15,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from onthedot import App, BatchPolicy, StoreUnavailable, StreamEntry, TaskNotFound, current_task
-from onthedot.integrations import event_stream, message_buffer, server_exit
+from onthedot.integrations import event_stream, message_buffer
 from onthedot.integrations.fastapi import lifespan, sse
+from onthedot.web import server_exit
 from tests.support.sse_client import Event, Refused, connect, read_all
 from tests.support.waits import SOON, every_chance, until
 from tests.support.web_server import serving

@@ -140,6 +140,8 @@ async def test_hostile_paths_are_no_server_error(shop: App[Any]) -> None:
     async with shop, web_site(shop) as site:
         client = site.operator.at("")
         for route in ROUTES:
+            if route.media_type == "text/event-stream":  # it has no name in its path, and does not end
+                continue
             for name in HOSTILE_NAMES:
                 site.clock.advance(1000)
                 path = path_of(route).replace("/x", f"/{name}")

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 
+from onthedot.model.redaction import Redaction
 from onthedot.model.task import TaskState
 from onthedot.operations import Operations
+from onthedot.operations.attention import AttentionItem
 from onthedot.operations.sources import SourceInfo
 from onthedot.web.endpoints import Query, WebCall
-from onthedot.web.rows import rates_row, source_row
-from onthedot.web.schemas import Overview, OverviewFigures, StatusDetail, StoreStatus
+from onthedot.web.rows import rates_row, source_row, utc
+from onthedot.web.schemas import AttentionAction, AttentionRow, Overview, OverviewFigures, StatusDetail, StoreStatus
 
 _MAX_SOURCES = 50
+_MAX_ATTENTION = 5
+_ATTENTION_AGE = 2.0  # seconds
 _STATUS_AGE = 1.0  # seconds
 _ALWAYS = ("tasks", "sources", "schedules", "workers", "failures", "flows", "batches", "waiting")
 
@@ -32,6 +36,8 @@ async def show_overview(call: WebCall[OverviewQuery, None]) -> Overview:
         for state in counts:
             counts[state] += getattr(source, state)
         counts["ready"] += source.parked
+    items = await call.context.shared.get("attention", _ATTENTION_AGE, call.operations.attention)
+    items = [item for item in items if call.query.source in ("", item.source)]
     rates = live.by_source.get(call.query.source, live.rates)
     return Overview(
         now=live.at,
@@ -39,13 +45,30 @@ async def show_overview(call: WebCall[OverviewQuery, None]) -> Overview:
         rates=rates_row(rates),
         figures=OverviewFigures(latency_p50=None, latency_p95=None, lateness_p99=None, oldest_ready=None),
         history=live.history,
-        attention=(),
-        more_attention=0,
+        attention=[_attention_row(item, call.context.redaction) for item in items[:_MAX_ATTENTION]],
+        more_attention=max(0, len(items) - _MAX_ATTENTION),
         sources=[
             source_row(each, live.by_source.get(each.name)) for each in sorted(sources, key=_worst_first)[:_MAX_SOURCES]
         ],
         series={},
         releases=(),
+    )
+
+
+def _attention_row(item: AttentionItem, redaction: Redaction) -> AttentionRow:
+    action = None
+    if item.action is not None:
+        label, method, path = item.action
+        action = AttentionAction(label, method, path, item.body or None)
+    return AttentionRow(
+        kind=item.kind,
+        severity=item.severity,
+        text=redaction.text(item.text),
+        size=item.size,
+        since=utc(item.since),
+        source=item.source,
+        group=item.group,
+        action=action,
     )
 
 
@@ -67,7 +90,7 @@ async def show_status(call: WebCall[Query, None]) -> StatusDetail:
         apps=[context.app.name, *context.app.others],
         environment=context.settings.environment,
         version=context.app.version,
-        releases=sorted({each.version for each in live.workers if each.version}),
+        releases=sorted({each.release for each in live.workers if each.release}),
         store=store,
         workers=len(live.workers),
         slots=sum(slots for each in live.workers for slots in each.concurrency.values()),

@@ -13,6 +13,7 @@ from onthedot.model.error_fingerprint import fingerprint
 from onthedot.model.redaction import Redaction
 from onthedot.model.task import TaskInfo, TaskState, possible_uuids
 from onthedot.operations.task_queries import TaskFilter
+from onthedot.operations.timeline import timeline as task_timeline
 from onthedot.web.context import WebContext
 from onthedot.web.endpoints import Query, WebCall
 from onthedot.web.errors import ApiError
@@ -22,6 +23,7 @@ from onthedot.web.schemas import (
     AttemptRow,
     ExplanationDetail,
     RelatedTasks,
+    Rows,
     Segment,
     StateCount,
     StepRow,
@@ -122,7 +124,7 @@ async def show_task(call: WebCall[DetailQuery, None]) -> TaskDetail:
         if not info.state.ended:
             explain = explanation_detail(await call.operations.explain(uuid))
     if "timeline" in include:
-        timeline = []
+        timeline = segments(info)
     if "related" in include:
         related = await _related(call, info)
     return TaskDetail(
@@ -164,9 +166,9 @@ def _contents(info: TaskInfo, redaction: Redaction) -> dict[str, Any]:
                 type=error.type,
                 message=shortened(redaction.text(error.message), _MAX_TRACEBACK),
                 traceback=redaction.text(error.traceback)[-_MAX_TRACEBACK:],
-                started_at=None,
-                ended_at=None,
-                worker=None,
+                started_at=utc(error.started_at),
+                ended_at=utc(error.ended_at),
+                worker=error.worker or None,
             )
             for error in info.errors
         ],
@@ -180,6 +182,16 @@ async def _related(call: WebCall[DetailQuery, None], info: TaskInfo) -> RelatedT
     if info.error is not None and info.error.type:
         group = fingerprint(info.source, info.error)
     return RelatedTasks(parent=None if parent is None else parent.uuid, flow=info.flow, group=group, schedule=None)
+
+
+def segments(info: TaskInfo) -> list[Segment]:
+    return [
+        Segment(each.begin, each.end, each.kind, each.attempt, each.worker, each.text) for each in task_timeline(info)
+    ]
+
+
+async def show_timeline(call: WebCall[Query, None]) -> Rows[Segment]:
+    return Rows(segments(await call.operations.get(await whole_uuid(call))))
 
 
 async def explain_task(call: WebCall[Query, None]) -> ExplanationDetail:

@@ -1,0 +1,135 @@
+"""Changes as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from onthedot import App
+from onthedot.web.app_site import app_site
+from onthedot.web.context import AppFacts
+from onthedot.web.open_streams import MAX_STREAMS_PER_USER
+from onthedot.web.server import listen, serving
+from onthedot.web.settings import WebSettings
+from tests.support.sse_client import parse
+from tests.support.waits import SOON
+from tests.support.web_site import CREDENTIALS, OPERATOR_TOKEN, WebSite, web_site
+
+
+class Messages:
+    """The messages of one stream, as (kind, data)."""
+
+    def __init__(self, reader: asyncio.StreamReader, head: str) -> None:
+        self._reader = reader
+        self._text = b""
+        self.status = int(head.split()[1])
+        self.last_id = ""
+
+    async def next(self) -> tuple[str, Any]:
+        while True:
+            block, mark, rest = self._text.partition(b"\n\n")
+            if not mark:
+                size = int(await self._reader.readuntil(b"\r\n"), 16)
+                chunk = await self._reader.readexactly(size + 2)
+                if size == 0:
+                    return "end", None
+                self._text += chunk[:-2]
+                continue
+            self._text = rest
+            event = parse(block.decode())
+            if event is not None and event.kind != "message":
+                self.last_id = event.id or self.last_id
+                return event.kind, event.data
+
+    async def until(self, kind: str) -> Any:
+        async with asyncio.timeout(SOON):
+            while True:
+                found, data = await self.next()
+                if found == kind:
+                    return data
+                assert found != "end", f"the stream ended before {kind}"
+
+
+@asynccontextmanager
+async def stream(port: int, query: str, last_id: str = "") -> AsyncIterator[Messages]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    last = f"Last-Event-ID: {last_id}\r\n" if last_id else ""
+    head = f"GET /api/v1/changes?{query} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {OPERATOR_TOKEN}\r\n"
+    writer.write(f"{head}{last}\r\n".encode())
+    try:
+        yield Messages(reader, (await reader.readuntil(b"\r\n\r\n")).decode())
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_transitions_of_a_source_arrive(shop: App[Any]) -> None:
+    async with shop.running(), web_site(shop) as site, stream(site.port, "watch=tasks&q=source:send") as messages:
+        assert (await messages.until("hello"))["user"] == "ana"
+        await messages.until("counts")
+        handle = await shop.named("send").enqueue(to="ann")
+        states: list[str] = []
+        while "succeeded" not in states:
+            data = await messages.until("transitions")
+            states += [each["state"] for each in data["transitions"] if each["uuid"] == handle.uuid]
+        assert messages.last_id
+
+
+async def test_watched_task_arrives_without_its_secrets(shop: App[Any]) -> None:
+    async with shop.running(), web_site(shop) as site:
+        handle = await shop.named("send").options(after=0.5).enqueue(to="bob", password="hunter2")
+        async with stream(site.port, f"watch=task&uuid={handle.uuid}") as messages:
+            while True:
+                row = await messages.until("task")
+                assert "hunter2" not in str(row)
+                if row["state"] == "failed":
+                    break
+
+
+async def test_flow_sends_its_progress(shop: App[Any]) -> None:
+    async with shop.running(), web_site(shop) as site:
+        send = shop.named("send")
+        flow = await (send.options(after=0.5).s(to="ann") | send.s(to="cy")).enqueue()
+        async with stream(site.port, f"watch=flow&id={flow.uuid}") as messages:
+            while (await messages.until("flow"))["progress"]["done"] < 2:
+                pass
+
+
+async def test_unknown_last_id_is_answered_by_a_reset(shop: App[Any]) -> None:
+    async with shop, web_site(shop) as site, stream(site.port, "watch=tasks", "other.17") as messages:
+        await messages.until("reset")
+
+
+async def test_streams_are_bounded_and_need_credentials(shop: App[Any]) -> None:
+    async with shop, web_site(shop) as site:
+        assert (await site.nobody.get("/changes")).status == 401
+        assert (await site.operator.get("/changes?watch=task&uuid=none")).status == 404
+        assert (await site.operator.get("/changes?watch=other")).status == 400
+        await open_many(site, MAX_STREAMS_PER_USER)
+
+
+async def open_many(site: WebSite, left: int) -> None:
+    if left == 0:
+        answer = await site.operator.get("/changes")
+        assert (answer.status, answer.json()["error"]["code"]) == (503, "too_many_streams")
+        return
+    async with stream(site.port, "watch=overview") as messages:
+        await messages.until("hello")
+        await open_many(site, left - 1)
+
+
+async def test_own_server_ends_its_streams_when_it_stops(shop: App[Any]) -> None:
+    settings = WebSettings(credentials=CREDENTIALS)
+    async with shop:
+        with listen("127.0.0.1", 0) as listener:
+            port = listener.getsockname()[1]
+            async with serving(app_site(shop, settings, AppFacts("shop")), listener):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                head = "GET /api/v1/changes HTTP/1.1\r\nHost: localhost\r\n"
+                writer.write(f"{head}Authorization: Bearer {OPERATOR_TOKEN}\r\n\r\n".encode())
+                await reader.readuntil(b"event: hello")
+            assert b"event: bye" in await reader.read()
+            writer.close()
+            await writer.wait_closed()
