@@ -33,7 +33,8 @@ T = TypeVar("T")
 def _options(command: Callable[..., None]) -> Callable[..., None]:
     """Add TOPIC, the filters and the bus."""
     for option in (
-        click.option("--dlt-suffix", metavar="SUFFIX", help="End of the names of dead-letter topics. [.DLT]"),
+        click.option("--dlt-suffix", metavar="SUFFIX",
+                     help="End of the names of dead-letter topics. [of the app behind -A, .DLT]"),
         click.option("--bus", metavar="URL", envvar="ONTHEDOT_BUS",
                      help="Where the dead letters are: kafka://…, or store. [ONTHEDOT_BUS, the store]"),
         click.option("--agent", help="Of this agent."),
@@ -55,12 +56,13 @@ def list_letters(
     """Dead letters of TOPIC, or of all topics, newest first. TOPIC is the one that the events came from."""
     wanted = LetterFilter(topic, (), _ms(since), error, agent)
 
-    found = with_letters(options, bus, dlt_suffix, lambda letters: letters.newest(wanted, limit))
+    settings = event_settings(options, bus=bus, dlt_suffix=dlt_suffix)
+    found = with_letters(options, settings, lambda letters: letters.newest(wanted, limit))
     if options.json:
         write_json({"dead_letters": [_shown(each) for each in found.letters]})
         return
     if not found.letters:
-        click.echo("no such dead letter", err=True)
+        click.echo(_nothing_found(settings), err=True)
         return
     out = screen(utc=options.utc)
     rows = [
@@ -98,19 +100,24 @@ def replay(
     if not (every or ids or error or agent or since):
         raise CommandError("which ones? name them by --id, --error, --agent or --since, or say --all", FAILED)
     wanted = LetterFilter(topic, ids, _ms(since), error, agent)
+    settings = event_settings(options, bus=bus, dlt_suffix=dlt_suffix)
     if dry_run:
-        count = with_letters(options, bus, dlt_suffix, lambda letters: letters.count(wanted))
+        count = with_letters(options, settings, lambda letters: letters.count(wanted))
         text = plural(count, "dead letter would be replayed", "dead letters would be replayed")
         write(text, {"dead_letters": count, "dry_run": True}, json=options.json)
         return
     per_second = _per_second(rate)
-    result = with_letters(
-        options, bus, dlt_suffix, lambda letters: letters.replay(wanted, again=again, per_second=per_second)
-    )
+    result = with_letters(options, settings, lambda letters: letters.replay(wanted, again=again, per_second=per_second))
+    if not result.replayed and not result.unchanged:
+        click.echo(_nothing_found(settings), err=True)
     text = plural(len(result.replayed), "event is published again", "events are published again")
     if result.unchanged:
         text += f"; {plural(len(result.unchanged), 'was', 'were')} replayed before: --again repeats that"
     write(text, {"replayed": result.replayed, "unchanged": result.unchanged}, json=options.json)
+
+
+def _nothing_found(settings: Events) -> str:
+    return f"no such dead letter in topics that end in {settings.dlt_suffix}"
 
 
 def _ms(moment: datetime | None) -> float | None:
@@ -145,13 +152,10 @@ def _shown(found: FoundLetter) -> dict[str, Any]:
     }
 
 
-def with_letters(
-    options: GlobalOptions, bus: str | None, suffix: str | None, work: Callable[[DeadLetterQueue], Awaitable[T]]
-) -> T:
+def with_letters(options: GlobalOptions, settings: Events, work: Callable[[DeadLetterQueue], Awaitable[T]]) -> T:
     """Calls work with the dead letters of the app. Raises CommandError if the bus does not answer."""
     url, name = outbox_target(options)
     check_exists(url, name)
-    settings = event_settings(options, bus=bus, dlt_suffix=suffix)
     return asyncio.run(_run(connect(url, SystemClock(), name), name, settings, work))
 
 

@@ -210,8 +210,13 @@ def resume(options: GlobalOptions, topic: str | None) -> None:
 @click.option("--bus", metavar="URL", help="Where events are sent: kafka://…, or store. [ONTHEDOT_BUS, the store]",
               envvar="ONTHEDOT_BUS")  # fmt: skip
 @click.option("--poll", type=click.FloatRange(0.01, 3600), metavar="SECONDS",
-              help="How often the outbox is read without a notification. [1]")  # fmt: skip
-@click.option("--keep-sent", callback=duration, metavar="TIME", help="How long sent events are kept: 12h, 7d. [7d]")
+              help="How often the outbox is read without a notification. [of the app behind -A, 1]")  # fmt: skip
+@click.option(
+    "--keep-sent",
+    callback=duration,
+    metavar="TIME",
+    help="How long sent events are kept: 12h, 7d. [of the app behind -A, 7d]",
+)
 @click.option("--wait-for-store", type=click.FloatRange(0), metavar="SECONDS", default=60.0, show_default=True,
               help="Seconds to wait at the start for a store that cannot be reached. 0: do not wait.")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["console", "json"]), help="[console]")
@@ -230,7 +235,11 @@ def relay(
     check_exists(url, name)
     settings = event_settings(options, bus=bus, poll=poll, keep_sent=keep_sent)
     process = RelayProcess(url, name, settings, wait_for_store, log_format, log_level)
-    asyncio.run(process.run(lambda shown: click.echo(f"relay ready · {name} · {masked(url)} · to {shown}")))
+
+    def on_ready(bus: str) -> None:
+        click.echo(f"relay ready · {name} · {masked(url)} · to {bus} · polls every {settings.poll:g} s")
+
+    asyncio.run(process.run(on_ready))
 
 
 def event_settings(options: GlobalOptions, **given: Any) -> Events:

@@ -71,7 +71,10 @@ def test_list_is_filtered(shop: Shop) -> None:
     assert len(shop.letters("--agent", "packer", "--since", "1h", "--limit", "1")) == 1
     assert shop.letters("--since", "2999-01-01") == []
     assert shop.letters("--dlt-suffix", "-dlt") == []
-    assert shop.console.invoke("outbox", "dlt", "list", "other.topic").stderr == "no such dead letter\n"
+    assert (
+        shop.console.invoke("outbox", "dlt", "list", "other.topic").stderr
+        == "no such dead letter in topics that end in .DLT\n"
+    )
     assert "1 more" in shop.console.invoke("outbox", "dlt", "list", "--limit", "1").stderr
 
 

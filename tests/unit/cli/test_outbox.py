@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from click.testing import CliRunner
@@ -99,7 +99,7 @@ def test_redis_has_no_outbox() -> None:
 def test_relay_process_sends_and_stops(shop: Shop) -> None:
     shop.app.sync.publish(order(1), order(2))
     relay = shop.start("outbox", "relay", "--store", "sqlite:///shop.db", "--log-format", "json")
-    relay.until("relay ready · shop")
+    relay.until("relay ready · shop · sqlite:///shop.db · to the store · polls every 1 s")
     wait_until(lambda: [info.status for info in shop.app.sync.operations.outbox.events()] == ["sent", "sent"])
     relay.until("Relay started")
     assert shop.json("outbox", "status")["outbox"]["relays"][0]["buckets"] == list(range(16))
@@ -110,6 +110,21 @@ def test_relay_process_sends_and_stops(shop: Shop) -> None:
     relay.tell(signal.SIGTERM)
     assert relay.ended(within=5) == 0
     assert shop.json("outbox", "status")["outbox"]["relays"] == []
+
+
+@pytest.mark.parametrize(("options", "poll"), [((), "0.25"), (("--poll", "0.5"), "0.5")])
+def test_settings_come_from_the_app_unless_an_option_is_given(shop: Shop, options: Sequence[str], poll: str) -> None:
+    (shop.folder / "own.py").write_text(
+        "from onthedot import App\nfrom onthedot.events import Events\n"
+        "app = App('shop', store='sqlite:///shop.db', events=Events(poll=0.25, dlt_suffix='-dlt'))\n"
+    )
+    shop.app.sync.publish(order(1))
+    relay = shop.start("outbox", "relay", "-A", "own.py", *options)
+    relay.until(f" · polls every {poll} s")
+    relay.tell(signal.SIGTERM)
+    assert relay.ended(within=5) == 0
+    code, _, err = shop.run("outbox", "dlt", "list", "-A", "own.py")
+    assert (code, err) == (0, "no such dead letter in topics that end in -dlt\n")
 
 
 def test_first_process_of_a_worker_relays_and_its_successor_takes_over(shop: Shop) -> None:
