@@ -160,8 +160,14 @@ class Writers:
         await asyncio.to_thread(work)
 
 
+class Load(NamedTuple):
+    relays: RelayProcesses
+    running: list[RelayProcess]
+    have_buckets: Callable[[], Awaitable[bool]]  # both relays
+
+
 @asynccontextmanager
-async def load(place: Place, folder: Path, seed: int) -> AsyncIterator[tuple[RelayProcesses, list[RelayProcess]]]:
+async def load(place: Place, folder: Path, seed: int) -> AsyncIterator[Load]:
     """Writers and two relays at work. At the end all events are sent."""
     app = App(APP, store=place.store, events=Events(topics={"Shop.Order.*": place.topic}))
     async with app:
@@ -177,7 +183,7 @@ async def load(place: Place, folder: Path, seed: int) -> AsyncIterator[tuple[Rel
                 return len(found) == 2 and all(relay.buckets for relay in found)
 
             await until(have_buckets)
-            yield relays, running
+            yield Load(relays, running, have_buckets)
             assert not writing.done()
             writers.stop()
             await writing
@@ -195,7 +201,7 @@ async def load(place: Place, folder: Path, seed: int) -> AsyncIterator[tuple[Rel
 @pytest.mark.parametrize("place", PLACES, indirect=True, ids="-".join)
 async def test_events_survive_killed_relays_in_order(place: Place, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    async with load(place, tmp_path, seed) as (relays, running):
+    async with load(place, tmp_path, seed) as (relays, running, _):
         for _ in range(KILLS):
             await asyncio.sleep(chance.random())
             await asyncio.to_thread(running.pop(chance.randrange(2)).end, signal.SIGKILL)
@@ -205,10 +211,10 @@ async def test_events_survive_killed_relays_in_order(place: Place, tmp_path: Pat
 @pytest.mark.parametrize("place", [("postgres", "kafka")], indirect=True, ids="-".join)
 async def test_stopped_relay_that_continues_sends_copies_at_most(place: Place, tmp_path: Path) -> None:
     """Others have its buckets meanwhile. On SQLite a stopped process keeps its lock, so its events wait for it."""
-    async with load(place, tmp_path, 7) as (_, (first, _)):
+    async with load(place, tmp_path, 7) as (_, (first, _), have_buckets):
         for number in range(scaled(1, 3)):
             first.send_signal(signal.SIGSTOP)
             await asyncio.sleep(3 * LEASE)
             first.send_signal(signal.SIGCONT)
             await until(lambda count=number + 1: first.log.read_text().count("is lost") >= count)  # its session
-            await asyncio.sleep(0.5)  # it owns buckets again
+            await until(have_buckets)
