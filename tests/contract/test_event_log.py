@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onthedot.clock.manual import ManualClock
-from onthedot.stores.contract import BUCKETS, NewEvent, Store
+from onthedot.stores.contract import BUCKETS, MAX_READ_BYTES, NewEvent, Store
 from tests.contract.event_steps import TOPIC, Reader, Relay, event, key_in, outbox
 from tests.contract.test_hints import Listener
 
@@ -28,6 +28,16 @@ async def test_readers_get_the_log_in_order(store: Store) -> None:
     assert await reader.read() == []
     await log(store, relay, event("a", event_id="3"))
     assert await reader.read() == ["3"]
+
+
+async def test_large_events_of_the_log_are_read_in_parts(store: Store) -> None:
+    """Every bucket may have an equal part of the bytes; the event that reaches it is the last of its bucket."""
+    relay = Relay(store, to_log=True)
+    part = b'"%s"' % (b"x" * (MAX_READ_BYTES // BUCKETS // 2))
+    large = [event(key_in(3), event_id=str(number), payload=part) for number in range(5)]
+    await log(store, relay, *large, event(key_in(4), event_id="small"))
+    reader = await Reader(store, "s1").open()
+    assert [await reader.read() for _ in range(4)] == [["0", "1", "small"], ["2", "3"], ["4"], []]
 
 
 async def test_pending_events_are_not_in_the_log(store: Store) -> None:

@@ -9,6 +9,7 @@ import pytest
 from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import (
     BUCKETS,
+    MAX_READ_BYTES,
     Completed,
     Effects,
     Ended,
@@ -80,6 +81,19 @@ async def test_limit_of_a_turn(store: Store) -> None:
     assert ([each.event.id for each in result.events], result.more) == (["0", "1"], True)
     result = await relay.turn(limit=4)
     assert ([each.event.id for each in result.events], result.more) == (["2", "3", "4"], False)
+
+
+async def test_large_events_are_read_in_parts(store: Store) -> None:
+    """However many a relay asks for: the event that reaches the limit in bytes is the last."""
+    relay = await Relay(store).open()
+    large = b'"%s"' % (b"x" * (MAX_READ_BYTES // 3))
+    payloads = [large, b"1", large, large, b"2", large]
+    for number, payload in enumerate(payloads):
+        await publish(store, event(f"k{number}", event_id=str(number), payload=payload, headers=b"{}"))
+    result = await relay.turn()
+    assert ([each.event.id for each in result.events], result.more) == (["0", "1", "2", "3"], True)
+    result = await relay.turn()
+    assert ([each.event.id for each in result.events], result.more) == (["4", "5"], False)
 
 
 async def test_refused_event_blocks_its_key_in_its_topic(store: Store) -> None:

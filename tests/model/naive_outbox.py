@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from onthedot.clock.protocol import Clock
 from onthedot.stores.contract import (
     BUCKETS,
+    MAX_READ_BYTES,
     RELAYS,
     Arrival,
     HandleRecord,
@@ -36,6 +37,11 @@ class Group:
     members: list[str] = field(default_factory=list[str])
     owners: dict[int, str] = field(default_factory=dict[int, str])
     committed: dict[int, int] = field(default_factory=dict[int, int])
+
+
+def _first_bytes(events: list[OutboxEvent], most: int) -> list[OutboxEvent]:
+    """Up to the one with which they have so many bytes."""
+    return [stored for at, stored in enumerate(events) if sum(each.event.size for each in events[:at]) < most]
 
 
 class NaiveOutbox:
@@ -117,8 +123,9 @@ class NaiveOutbox:
             and stored.seq not in request.in_flight
             and not self._is_blocked(stored.event)
         ]
-        more = len(found) >= request.limit
-        return RelayResult(alive=True, events=found[: request.limit], buckets=sorted(own), more=more)
+        events = _first_bytes(found[: request.limit], MAX_READ_BYTES)
+        more = len(found) >= request.limit or len(events) < len(found)
+        return RelayResult(alive=True, events=events, buckets=sorted(own), more=more)
 
     def _is_blocked(self, event: NewEvent) -> bool:
         failed = [stored.event for stored in self.events if stored.status == "failed"]
@@ -189,9 +196,10 @@ class NaiveOutbox:
         for bucket in sorted(own):
             start = after.get(bucket, self._groups[group].committed.get(bucket, 0))
             fitting = [stored for stored in self._log(bucket, start) if stored.event.topic in topics]
-            page = fitting[: max(1, limit // len(own))]
+            most = MAX_READ_BYTES // len(own)
+            page = _first_bytes(fitting[: max(1, limit // len(own))], most)
             found += page
-            is_full = len(page) == max(1, limit // len(own))
+            is_full = len(page) == max(1, limit // len(own)) or sum(each.event.size for each in page) >= most
             end = page[-1].position if is_full else max(start, self._log_ends[bucket])
             assert end is not None
             positions[bucket] = end

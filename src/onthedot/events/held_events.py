@@ -12,6 +12,7 @@ from onthedot.stores.contract import OutboxEvent
 MAX_BATCH = 500
 MAX_BATCH_BYTES = 512 * 1024
 MAX_HELD = 2_000
+MAX_HELD_BYTES = 32 * 1024 * 1024  # then nothing is read; an answer of the store has up to MAX_READ_BYTES more
 MAX_OF_TOPIC = 1_000  # so that a slow topic does not hold back the others
 _OVERHEAD = 400  # bytes of a record beyond its payload and the user's headers
 
@@ -32,6 +33,7 @@ class HeldEvents:
     def __init__(self) -> None:
         self._buckets: dict[int, int] = {}  # by seq
         self._of_topic: dict[str, int] = {}  # how many
+        self.size: int = 0  # bytes
         self._unrouted: dict[str, list[OutboxEvent]] = {}  # by topic
         self._queues: dict[TopicPartition, deque[OutboxEvent]] = {}
         self._sending: dict[TopicPartition, Sequence[OutboxEvent]] = {}
@@ -58,6 +60,7 @@ class HeldEvents:
         """In order of reading. partition: None if it is not known yet."""
         topic = stored.event.topic
         self._buckets[stored.seq] = stored.event.bucket
+        self.size += stored.event.size
         self._of_topic[topic] = self._of_topic.get(topic, 0) + 1
         if partition is None:
             self._unrouted.setdefault(topic, []).append(stored)
@@ -121,6 +124,7 @@ class HeldEvents:
     def _forget(self, events: Collection[OutboxEvent]) -> None:
         for stored in events:
             del self._buckets[stored.seq]
+            self.size -= stored.event.size
             topic = stored.event.topic
             self._of_topic[topic] -= 1
             if not self._of_topic[topic]:
@@ -129,4 +133,4 @@ class HeldEvents:
 
 def _size(stored: OutboxEvent) -> int:
     event = stored.event
-    return len(event.payload or event.raw or b"") + len(event.headers or b"") + len(event.key) + _OVERHEAD
+    return event.size + len(event.key) + _OVERHEAD

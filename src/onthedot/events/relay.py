@@ -17,7 +17,7 @@ from onthedot.events.bus import Bus, BusMessage, BusUnreachable, RecordRefused, 
 from onthedot.events.bus_connection import BusConnection
 from onthedot.events.component_loop import ComponentLoop
 from onthedot.events.component_session import ComponentSession
-from onthedot.events.held_events import MAX_BATCH, MAX_HELD, HeldEvents, TopicKey
+from onthedot.events.held_events import MAX_BATCH, MAX_HELD, MAX_HELD_BYTES, HeldEvents, TopicKey
 from onthedot.events.outbox_pauses import OutboxPauses
 from onthedot.events.relay_topics import RelayTopics
 from onthedot.observability.events import Observer
@@ -142,7 +142,7 @@ class Relay(ComponentLoop):
 
     def _limit(self) -> int:
         """How many events may be read."""
-        if self._pauses.all:
+        if self._pauses.all or self.held.size >= MAX_HELD_BYTES:
             return 0
         return min(MAX_BATCH, MAX_HELD - len(self.held))
 

@@ -13,12 +13,13 @@ from onthedot.clock.wakeup import WakeUp
 from onthedot.events.bus import BusRecord, Revoked, TopicPartition
 from onthedot.events.component_session import SessionPool
 from onthedot.stores.capabilities import Outbox
-from onthedot.stores.contract import OutboxEvent
+from onthedot.stores.contract import BUCKETS, MAX_READ_BYTES, OutboxEvent
 
 _PAGE = 800  # events of a read; each owned bucket may fill an equal part
 _POLL = 1_000.0  # ms between two looks at the log while hints do not come through
 _POLL_WITH_HINTS = 5_000.0  # ms; a hint may be lost
 _MAX_BUFFERED = 1_000  # records of a bucket that wait here; it is not read beyond that
+_MAX_BUFFERED_BYTES = 2 * MAX_READ_BYTES // BUCKETS  # of a bucket, as well
 _MAX_SKIPPED = 1_000  # positions of other topics after which the position is committed
 _SKIPPED_INTERVAL = 5_000.0  # ms after which it is committed however few they are: an idle group shows no lag
 _END = 2**62  # a position after all others: nothing of the bucket is read
@@ -36,6 +37,7 @@ class _Bucket:
         self.read_to = 0
         self.committed = 0  # by this member
         self.buffered = 0  # records that were not delivered
+        self.size = 0  # bytes of these
         self.has_more: bool = False  # the last read of its log may not have reached the end
         self.open: deque[_Place] = deque()  # read and not committed, by position
 
@@ -45,6 +47,10 @@ class _Bucket:
         if self.open:
             return self.open[0].position - 1
         return self.read_to
+
+    @property
+    def is_full(self) -> bool:
+        return self.buffered >= _MAX_BUFFERED or self.size >= _MAX_BUFFERED_BYTES
 
     def commit(self, offsets: Mapping[str, int]) -> None:
         """offsets: by topic, the position to read next."""
@@ -100,7 +106,7 @@ class StoreSubscription:
     @property
     def _is_behind(self) -> bool:
         """Whether the log has more than was read, of a bucket that has not too many records here."""
-        return any(bucket.has_more and bucket.buffered < _MAX_BUFFERED for bucket in self._buckets.values())
+        return any(bucket.has_more and not bucket.is_full for bucket in self._buckets.values())
 
     # -- reading
 
@@ -161,12 +167,17 @@ class StoreSubscription:
         self._next_look = self._clock.now() + (_POLL_WITH_HINTS if self._session.is_listening else _POLL)
         lost = [bucket for bucket in self._buckets if bucket not in page.buckets]
         await self._revoke(lost)
-        part = max(1, _PAGE // max(1, len(page.buckets)))  # that each bucket may have of a page
+        members = max(1, len(page.buckets))
+        part = max(1, _PAGE // members)  # that each bucket may have of a page
         counts = Counter(stored.event.bucket for stored in page.events)
+        sizes: Counter[int] = Counter()
+        for stored in page.events:
+            sizes[stored.event.bucket] += stored.event.size
         for bucket, position in page.buckets.items():
             known = self._buckets.setdefault(bucket, _Bucket())
             if position < _END:  # otherwise it was left out
-                known.has_more = counts[bucket] >= part or position - known.read_to >= _MAX_SKIPPED
+                is_cut = counts[bucket] >= part or sizes[bucket] >= MAX_READ_BYTES // members
+                known.has_more = is_cut or position - known.read_to >= _MAX_SKIPPED
                 known.read_to = position
         for stored in page.events:
             self._buffer(self._to_record(stored))
@@ -176,15 +187,13 @@ class StoreSubscription:
         return True
 
     def _positions(self) -> dict[int, int]:
-        return {
-            number: _END if bucket.buffered >= _MAX_BUFFERED else bucket.read_to
-            for number, bucket in self._buckets.items()
-        }
+        return {number: _END if bucket.is_full else bucket.read_to for number, bucket in self._buckets.items()}
 
     def _buffer(self, record: BusRecord) -> None:
         bucket = self._buckets[record.partition]
         bucket.open.append(_Place(record.offset, record.topic))
         bucket.buffered += 1
+        bucket.size += len(record.message.value)
         self._buffers.setdefault(TopicPartition(record.topic, record.partition), deque()).append(record)
 
     def _take(self, limit: int) -> list[BusRecord]:
@@ -195,7 +204,9 @@ class StoreSubscription:
             for partition in partitions[: limit - len(records)]:
                 buffer = self._buffers.pop(partition)
                 taken = [buffer.popleft() for _ in range(min(part, len(buffer)))]
-                self._buckets[partition.partition].buffered -= len(taken)
+                bucket = self._buckets[partition.partition]
+                bucket.buffered -= len(taken)
+                bucket.size -= sum(len(record.message.value) for record in taken)
                 records += taken
                 if buffer:
                     self._buffers[partition] = buffer

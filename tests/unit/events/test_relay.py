@@ -10,7 +10,8 @@ import pytest
 from onthedot.clock.manual import ManualClock
 from onthedot.errors import StoreUnavailable
 from onthedot.events.bus import BusUnreachable, TopicUnavailable
-from onthedot.stores.contract import Limit
+from onthedot.events.held_events import MAX_HELD_BYTES
+from onthedot.stores.contract import MAX_READ_BYTES, Limit
 from tests.support.waits import every_chance, until
 from tests.unit.events.relay_steps import TOPIC, LeasedMemoryStore, Setup, TestBus, event, failing, settled
 
@@ -84,6 +85,20 @@ async def test_relay_holds_a_bounded_number_of_events() -> None:
         setup.bus.gate.set()
         await settled(relay)
         assert len(setup.bus.sent) == 4_500
+
+
+async def test_relay_holds_a_bounded_number_of_bytes() -> None:
+    """The payloads are one object here; what counts is how many events it reads."""
+    setup = Setup()
+    setup.bus.gate.clear()
+    payload = b"x" * 900_000
+    await setup.publish(*[event(f"k{number}", payload=payload) for number in range(500)])
+    async with setup.relay() as relay:
+        await every_chance()
+        assert MAX_HELD_BYTES <= relay.held.size < MAX_HELD_BYTES + MAX_READ_BYTES + len(payload)
+        setup.bus.gate.set()
+        await settled(relay)
+        assert (len(setup.bus.sent), relay.held.size) == (500, 0)
 
 
 async def test_refused_event_fails_alone_and_blocks_its_key() -> None:

@@ -7,10 +7,11 @@ from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 from math import inf
 
-from onthedot.events.bus import BusRecord, TopicPartition
+from onthedot.events.bus import BusMessage, BusRecord, TopicPartition
 from onthedot.events.component_session import SessionPool
 from onthedot.events.store_bus import StoreBus
 from onthedot.events.store_subscription import StoreSubscription
+from onthedot.stores.contract import OutboxEvent
 from tests.support.waits import every_chance
 from tests.unit.events.relay_steps import TOPIC, Setup, event, to_message
 
@@ -216,6 +217,33 @@ async def test_long_log_of_one_bucket_is_read_without_further_hints() -> None:
             while len(read) < len(sent):
                 read += ids(await subscription.read(100, 1))
         assert read == sent
+        await bus.close()
+
+
+async def test_records_that_wait_are_bounded_in_bytes() -> None:
+    async with store_setup() as setup:
+
+        def with_payload(stored: OutboxEvent) -> BusMessage:
+            return BusMessage(b"k", stored.event.payload or b"")
+
+        bus = StoreBus(setup.store, setup.sessions, setup.clock, with_payload, polls=True)
+        subscription = await bus.subscribe("g", (TOPIC,), setup.on_revoked)
+        partition = TopicPartition(TOPIC, bus.partition_of(b"k", 16))
+        await subscription.read(1, 0)
+        subscription.pause([partition])
+        payloads = [b"%03d" % number + b"x" * 900_000 for number in range(40)]
+        await setup.publish(*[event(event_id=str(at), payload=each) for at, each in enumerate(payloads)])
+        await setup.send()
+        while subscription.buffered < 2:
+            assert await subscription.read(100, 0.05) == []
+        assert await subscription.read(100, 0.05) == []
+        assert subscription.buffered == 2, "the second reaches 1 MiB"
+        subscription.resume([partition])
+        read: list[bytes] = []
+        async with asyncio.timeout(5):
+            while len(read) < len(payloads):
+                read += [record.message.value for record in await subscription.read(500, 1)]
+        assert read == payloads
         await bus.close()
 
 

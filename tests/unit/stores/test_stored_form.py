@@ -14,7 +14,7 @@ DIGESTS = {
     "sqlite 3": "e9b6a9f15c3f",
     "sqlite 4": "19490c897b98",
     "postgres 3": "b4a5b5e8ef3d",
-    "postgres 4": "5dd8b636e507",
+    "postgres 4": "962c538ccb6c",
 }
 
 

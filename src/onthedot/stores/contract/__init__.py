@@ -59,6 +59,7 @@ from onthedot.stores.contract.errors import DeadlinePassed as DeadlinePassed
 from onthedot.stores.contract.events import (
     BUCKETS as BUCKETS,
     MAX_EVENTS as MAX_EVENTS,
+    MAX_READ_BYTES as MAX_READ_BYTES,
     RELAYS as RELAYS,
     Arrival as Arrival,
     EventStatus as EventStatus,

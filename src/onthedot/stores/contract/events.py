@@ -9,6 +9,7 @@ from msgspec import Struct
 
 BUCKETS = 16  # bucket = crc32(key) & 15; one member of a group owns a bucket, so the events of a key stay in order
 MAX_EVENTS = 1000  # that one call publishes
+MAX_READ_BYTES = 8 * 1024 * 1024  # of events in one answer; the event that reaches it is the last
 RELAYS = ""  # the group of the relays; other groups read the log of the store
 
 EventStatus: TypeAlias = Literal["pending", "sent", "failed", "discarded"]
@@ -39,6 +40,11 @@ class NewEvent(Struct, frozen=True, gc=False):
     raw: bytes | None = None  # instead of the payload: the bytes of a dead letter or a replay
     headers: bytes | None = None  # JSON object
 
+    @property
+    def size(self) -> int:
+        """Bytes, without the small fields."""
+        return len(self.payload or b"") + len(self.raw or b"") + len(self.headers or b"")
+
 
 class OutboxEvent(Struct, frozen=True, gc=False):
     """An event as the outbox keeps it."""
@@ -67,13 +73,14 @@ class RelayResult(Struct, frozen=True):
     alive: bool  # False: its session is over; open another and forget what is in flight
     events: Sequence[OutboxEvent] = ()  # by seq
     buckets: Sequence[int] = ()  # that it owns
-    more: bool = False  # the limit was reached, or a part of the outbox was not looked at
+    more: bool = False  # the limit or MAX_READ_BYTES was reached, or a part of the outbox was not looked at
 
 
 class LogPage(Struct, frozen=True):
     """Events that were read from the log of the store.
 
-    A store may pass over a bounded part of the log in one call: a page without events is not always the end of it.
+    A store may pass over a bounded part of the log in one call: a page without events is not always the end of it. Of
+    MAX_READ_BYTES, each bucket may have an equal part.
     """
 
     alive: bool

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from onthedot.stores.contract import (
     BUCKETS,
+    MAX_READ_BYTES,
     RELAYS,
     Arrival,
     HandleRecord,
@@ -21,7 +22,7 @@ from onthedot.stores.contract import (
     TopicState,
     UnreadCount,
 )
-from onthedot.stores.rules.event_tables import MAX_SET_ASIDE, PendingPage
+from onthedot.stores.rules.event_tables import MAX_SET_ASIDE, PendingPage, take_bytes
 from onthedot.stores.rules.filters import check_event_filters, event_fits
 from onthedot.stores.rules.outbox import as_seen, is_over
 
@@ -114,7 +115,8 @@ class MemoryEventTables:
         for stored in behind:
             del self._pending[stored.event.bucket][stored.seq]
             self._set_aside.setdefault((stored.event.topic, stored.event.key), {})[stored.seq] = None
-        return PendingPage(found, len(found) == limit or len(behind) == MAX_SET_ASIDE)
+        events, is_cut = take_bytes(found, MAX_READ_BYTES)
+        return PendingPage(events, is_cut or len(found) == limit or len(behind) == MAX_SET_ASIDE)
 
     def amend(self, ids: Sequence[str], action: Literal["retry", "discard"], reason: str) -> list[str]:
         amended: list[str] = []
@@ -173,14 +175,18 @@ class MemoryEventTables:
     def commit(self, group: str, bucket: int, position: int) -> None:
         self._committed.setdefault(group, {})[bucket] = position
 
-    def read_log(self, bucket: int, topics: Collection[str], after: int, limit: int) -> tuple[list[OutboxEvent], int]:
+    def read_log(
+        self, bucket: int, topics: Collection[str], after: int, limit: int, most: int
+    ) -> tuple[list[OutboxEvent], int]:
         found: list[OutboxEvent] = []
+        size = 0
         log = self._log[bucket]
         for position in range(after + 1, self._log_ends[bucket] + 1):
             stored = self._by_seq.get(log.get(position, 0))  # old ones are purged
             if stored is not None and stored.event.topic in topics:
                 found.append(stored)
-                if len(found) == limit:
+                size += stored.event.size
+                if len(found) == limit or size >= most:
                     return found, position
         return found, max(after, self._log_ends[bucket])
 

@@ -17,6 +17,7 @@ CREATE TABLE event_outbox (
     status text NOT NULL DEFAULT 'pending',  -- pending, sent, failed, discarded
     attempts integer NOT NULL DEFAULT 0, error text NOT NULL DEFAULT '', sent_at bigint,
     position bigint,  -- in the log of its bucket, where the store is the bus
+    size integer NOT NULL DEFAULT 0,  -- bytes of payload, raw and headers
     blocked boolean NOT NULL DEFAULT false  -- pending, and set aside: its key has a failed event in its topic
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 CREATE UNIQUE INDEX event_id ON event_outbox (id, app);  -- id first, so that no plan uses it to scan an app

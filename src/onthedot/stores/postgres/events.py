@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.json import Decoder
 
 from onthedot.stores.contract import (
+    MAX_READ_BYTES,
     Arrival,
     EventStatus,
     HandleRecord,
@@ -72,6 +73,7 @@ def encode_relay_request(
     if request is not None:
         fields |= {
             "limit": request.limit,
+            "most_bytes": MAX_READ_BYTES,
             "in_flight": request.in_flight,
             "busy": request.busy,
             "skip_topics": request.skip_topics,

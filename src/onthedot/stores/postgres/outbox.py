@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from onthedot.stores.contract import (
+    MAX_READ_BYTES,
     RELAYS,
     Arrival,
     HandleRecord,
@@ -80,7 +81,9 @@ class PostgresOutbox(ABC):
     async def read_log(
         self, group: str, session: str, topics: Sequence[str], after: Mapping[int, int], limit: int
     ) -> LogPage:
-        request = self._request(group=group, session=session, topics=topics, after=after, limit=limit)
+        request = self._request(
+            group=group, session=session, topics=topics, after=after, limit=limit, most_bytes=MAX_READ_BYTES
+        )
         row = await self.connections.events.row(SQL["read_log"], request)
         self._set_member(session, alive=row["alive"])
         self._notify(decode_notification(row["notification"], session))

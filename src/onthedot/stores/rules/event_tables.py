@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from onthedot.stores.contract import Arrival, HandleRecord, HandleStatus, NewEvent, OutboxEvent
@@ -16,6 +16,18 @@ class PendingPage(NamedTuple):
 
     events: list[OutboxEvent]
     more: bool  # there may be further ones
+
+
+def take_bytes(events: Iterable[OutboxEvent], most: int) -> PendingPage:
+    """The first events, up to the one with which they have so many bytes; no more are read from the iterable."""
+    taken: list[OutboxEvent] = []
+    size = 0
+    for stored in events:
+        taken.append(stored)
+        size += stored.event.size
+        if size >= most:
+            return PendingPage(taken, more=True)
+    return PendingPage(taken, more=False)
 
 
 class EventTables(Protocol):
@@ -61,8 +73,10 @@ class EventTables(Protocol):
         ...
 
     def commit(self, group: str, bucket: int, position: int) -> None: ...
-    def read_log(self, bucket: int, topics: Collection[str], after: int, limit: int) -> tuple[list[OutboxEvent], int]:
-        """Events by position, and the position up to which the log was read."""
+    def read_log(
+        self, bucket: int, topics: Collection[str], after: int, limit: int, most: int
+    ) -> tuple[list[OutboxEvent], int]:
+        """Events by position, and the position up to which the log was read. most: bytes, see `take_bytes`."""
         ...
 
     # -- resume handles

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from onthedot.stores.contract import (
     BUCKETS,
+    MAX_READ_BYTES,
     RELAYS,
     HandleRecord,
     LogPage,
@@ -95,9 +96,12 @@ def read_log(
     committed = tables.events.committed(group)
     events: list[OutboxEvent] = []
     positions: dict[int, int] = {}
+    part = max(1, len(share.kept))
     for bucket in sorted(share.kept):
         start = after.get(bucket, committed.get(bucket, 0))
-        found, positions[bucket] = tables.events.read_log(bucket, topics, start, max(1, limit // len(share.kept)))
+        found, positions[bucket] = tables.events.read_log(
+            bucket, topics, start, max(1, limit // part), MAX_READ_BYTES // part
+        )
         events += found
     return LogPage(alive=True, events=events, buckets=positions)
 

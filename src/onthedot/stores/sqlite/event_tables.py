@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from heapq import merge
 from itertools import islice
 from typing import Literal
 
 from msgspec.structs import astuple
 
-from onthedot.stores.contract import RELAYS, Arrival, HandleRecord, HandleStatus, NewEvent, OutboxEvent
-from onthedot.stores.rules.event_tables import MAX_SET_ASIDE, PendingPage
+from onthedot.stores.contract import MAX_READ_BYTES, RELAYS, Arrival, HandleRecord, HandleStatus, NewEvent, OutboxEvent
+from onthedot.stores.rules.event_tables import MAX_SET_ASIDE, PendingPage, take_bytes
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import from_handle, json_list, to_event, to_handle
 
@@ -81,8 +82,13 @@ class SqliteEventTables:
         seqs = list(islice((seq for seq in merge(*queues) if seq not in held), limit))
         if behind:
             self._run(SQL["set_aside"], (json_list(behind),))
-        events = [to_event(row) for row in self._run(SQL["events_by_seq"], (json_list(seqs),))] if seqs else []
-        return PendingPage(events, len(seqs) == limit or len(behind) >= MAX_SET_ASIDE)
+        taken = self._take_rows("events_by_seq", (json_list(seqs),), MAX_READ_BYTES)
+        return PendingPage(taken.events, taken.more or len(seqs) == limit or len(behind) >= MAX_SET_ASIDE)
+
+    def _take_rows(self, query: str, parameters: Sequence[object] | Mapping[str, object], most: int) -> PendingPage:
+        """Row by row: what is beyond so many bytes is not read from the file."""
+        with closing(self._run(SQL[query], parameters)) as rows:
+            return take_bytes(map(to_event, rows), most)
 
     def _unsent(self, topic: str, bucket: int, page: int, behind: list[int]) -> Iterator[int]:
         """behind: gets those whose key has a failed event."""
@@ -148,7 +154,9 @@ class SqliteEventTables:
     def commit(self, group: str, bucket: int, position: int) -> None:
         self._run(SQL["set_position"], (self._app, group, bucket, position))
 
-    def read_log(self, bucket: int, topics: Collection[str], after: int, limit: int) -> tuple[list[OutboxEvent], int]:
+    def read_log(
+        self, bucket: int, topics: Collection[str], after: int, limit: int, most: int
+    ) -> tuple[list[OutboxEvent], int]:
         """A reader of few topics gets over a long log in several steps."""
         (first,) = self._run(SQL["next_position"], (self._app, bucket, after)).fetchone()
         end = max(after, self._positions(RELAYS).get(bucket, 0))
@@ -156,9 +164,8 @@ class SqliteEventTables:
             return [], end
         until = first + MAX_SCAN
         wanted = {"app": self._app, "bucket": bucket, "after": after, "until": until, "limit": limit}
-        rows = self._run(SQL["read_log"], {**wanted, "topics": json_list(list(topics))})
-        found = [to_event(row) for row in rows]
-        if len(found) == limit:
+        found, is_cut = self._take_rows("read_log", {**wanted, "topics": json_list(list(topics))}, most)
+        if is_cut or len(found) == limit:
             assert found[-1].position is not None
             return found, found[-1].position
         return found, min(end, until - 1)

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from onthedot.stores.contract import BUCKETS, Arrival, UnreadCount
+from onthedot.stores.contract import BUCKETS, MAX_READ_BYTES, Arrival, UnreadCount
 from onthedot.stores.sqlite import event_tables
 from onthedot.stores.sqlite.event_reads import SqliteEventReads
 from onthedot.stores.sqlite.event_tables import SqliteEventTables
@@ -108,13 +108,13 @@ def test_reader_gets_over_events_of_other_topics_in_steps(
     tables.insert([event(key, event_id="1")])
     tables.mark_sent(range(1, 252), to_log=True)
     topic = event().topic
-    found, position = tables.read_log(3, [topic], 0, 10)
+    found, position = tables.read_log(3, [topic], 0, 10, MAX_READ_BYTES)
     assert (found, position) == ([], 100)
-    found, position = tables.read_log(3, [topic], position, 10)
+    found, position = tables.read_log(3, [topic], position, 10, MAX_READ_BYTES)
     assert (found, position) == ([], 200)
-    found, position = tables.read_log(3, [topic], position, 10)
+    found, position = tables.read_log(3, [topic], position, 10, MAX_READ_BYTES)
     assert ([stored.event.id for stored in found], position) == (["1"], 251)
-    assert tables.read_log(3, [topic], position, 10) == ([], 251)
+    assert tables.read_log(3, [topic], position, 10, MAX_READ_BYTES) == ([], 251)
 
 
 def test_reader_passes_over_a_purged_part_in_one_step(
@@ -124,7 +124,7 @@ def test_reader_passes_over_a_purged_part_in_one_step(
     tables.insert([event(key_in(3), event_id=str(number)) for number in range(1, 301)])
     tables.mark_sent(range(1, 301), to_log=True)
     tables.db.execute("DELETE FROM onthedot_event_outbox WHERE position < 300")
-    found, position = tables.read_log(3, [event().topic], 0, 10)
+    found, position = tables.read_log(3, [event().topic], 0, 10, MAX_READ_BYTES)
     assert ([stored.event.id for stored in found], position) == (["300"], 300)
 
 

@@ -26,10 +26,11 @@ BEGIN
 END $$;
 
 -- name: find_in_log_v1
--- Up to `most` events of the topics per bucket, by position, and the positions up to which the log was read. Where the
--- log ends is read first: all that is before it is visible to the next statement.
+-- Up to `most` events of the topics per bucket, by position, and the positions up to which the log was read; bytes: the
+-- event that reaches so many is the last of its bucket. Where the log ends is read first: all that is before it is visible
+-- to the next statement.
 CREATE FUNCTION find_in_log_v1(
-    _app integer, _group text, _buckets smallint[], _after json, _topics text[], _most bigint,
+    _app integer, _group text, _buckets smallint[], _after json, _topics text[], _most bigint, _bytes bigint,
     OUT buckets smallint[], OUT reached bigint[], OUT seqs bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -37,24 +38,28 @@ DECLARE
 BEGIN
     SELECT * INTO _parts FROM readable_v1(_app, _group, _buckets, _after);
     WITH found_in AS MATERIALIZED (
-        SELECT p.bucket, p.until, e.seq, e.position
+        SELECT p.bucket, p.until, e.seq, e.position, e.size
         FROM unnest(_parts.buckets, _parts.starts, _parts.ends) AS p (bucket, start, until)
         LEFT JOIN LATERAL (
-            SELECT o.seq, o.position FROM event_outbox AS o WHERE o.app = _app AND o.bucket = p.bucket
-                AND o.position > p.start AND o.position <= p.until AND o.topic = ANY (_topics)
-            ORDER BY o.position LIMIT _most
+            SELECT s.seq, s.position, s.size FROM (
+                SELECT o.seq, o.position, o.size,
+                    sum(o.size) OVER (ORDER BY o.position ROWS UNBOUNDED PRECEDING) - o.size AS bytes_before
+                FROM event_outbox AS o WHERE o.app = _app AND o.bucket = p.bucket
+                    AND o.position > p.start AND o.position <= p.until AND o.topic = ANY (_topics)
+                ORDER BY o.position LIMIT _most
+            ) AS s WHERE s.bytes_before < _bytes
         ) AS e ON true
     )
     SELECT array_agg(r.bucket), array_agg(r.reached),
         ARRAY(SELECT seq FROM found_in WHERE seq IS NOT NULL ORDER BY bucket, position)
     INTO buckets, reached, seqs FROM (
-        SELECT bucket, CASE count(seq) WHEN _most THEN max(position) ELSE until END AS reached
+        SELECT bucket, CASE WHEN count(seq) = _most OR sum(size) >= _bytes THEN max(position) ELSE until END AS reached
         FROM found_in GROUP BY bucket, until
     ) AS r;
 END $$;
 
 -- name: read_log_v1
--- {"app", "now", "group", "session", "topics", "after": {bucket: position}, "limit"} → whether the session lives; the
+-- {"app", "now", "group", "session", "topics", "after": {bucket: position}, "limit", "most_bytes"} → whether the session lives; the
 -- buckets that it owns and the positions up to which it has read; events: see `outbox_events_v1`. Every bucket may fill
 -- an equal part of the limit. Buckets above its share are given back when `after` does not name them.
 CREATE FUNCTION read_log_v1(
@@ -72,7 +77,8 @@ DECLARE
     _read record;
 BEGIN
     SELECT * INTO _asked FROM json_to_record(_request) AS r (
-        app text, now double precision, "group" text, session text, topics text[], after json, "limit" bigint);
+        app text, now double precision, "group" text, session text, topics text[], after json, "limit" bigint,
+        most_bytes bigint);
     _app := app_v1(_asked.app);
     _woken := reap_overdue_v1(_app, now_v1(_asked.now));
     alive := EXISTS (SELECT FROM session WHERE app = _app AND name = _asked.session AND role = 'worker')
@@ -85,11 +91,12 @@ BEGIN
         RETURN;
     END IF;
     SELECT * INTO _read FROM find_in_log_v1(_app, _asked."group", _share.kept, _asked.after, _asked.topics,
-        greatest(1, _asked."limit" / greatest(1, cardinality(_share.kept))));
+        greatest(1, _asked."limit" / greatest(1, cardinality(_share.kept))),
+        _asked.most_bytes / greatest(1, cardinality(_share.kept)));
     SELECT _read.buckets, _read.reached, e.* INTO owned, reached, seqs, ids, topics, keys, buckets, types, versions,
         aggregate_types, aggregate_ids, correlation_ids, causation_ids, retries, occurred_ats, payloads, raws, headers,
         attempts, errors, sent_ats, positions
-    FROM outbox_events_v1(_read.seqs) AS e;
+    FROM outbox_events_v1(_read.seqs, 9223372036854775807) AS e;
 END $$;
 
 -- name: commit_positions_v1

@@ -91,12 +91,13 @@ BEGIN
     ), stored AS (
         INSERT INTO event_outbox (
             seq, app, bucket, id, topic, key, type, version, aggregate_type, aggregate_id, correlation_id, causation_id,
-            retries, occurred_at, payload, raw, headers
+            retries, occurred_at, payload, raw, headers, size
         )
         SELECT seq, _app, bucket, id, topic, key, coalesce(type, ''), coalesce(version, 1),
             coalesce(aggregate_type, ''), coalesce(aggregate_id, ''), correlation_id, causation_id,
             coalesce(retries, 0), to_timestamp(coalesce(occurred_at, 0) / 1000.0), payload_text::json,
-            decode(raw, 'base64'), headers_text::json
+            decode(raw, 'base64'), headers_text::json, coalesce(octet_length(payload_text), 0)
+            + coalesce(octet_length(decode(raw, 'base64')), 0) + coalesce(octet_length(headers_text), 0)
         FROM given ORDER BY id, seq ON CONFLICT (id, app) DO NOTHING
         RETURNING seq
     )

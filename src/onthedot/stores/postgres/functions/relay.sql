@@ -245,9 +245,10 @@ BEGIN
 END $$;
 
 -- name: outbox_events_v1
--- Events by seq, in the given order; one array per column, as `records_v1`.
+-- Events by seq, in the given order, up to the one with which they have so many bytes; one array per column, as
+-- `records_v1`.
 CREATE FUNCTION outbox_events_v1(
-    _seqs bigint[], OUT seqs bigint[], OUT ids text[], OUT topics text[], OUT keys text[], OUT buckets smallint[],
+    _seqs bigint[], _most bigint, OUT seqs bigint[], OUT ids text[], OUT topics text[], OUT keys text[], OUT buckets smallint[],
     OUT types text[], OUT versions integer[], OUT aggregate_types text[], OUT aggregate_ids text[],
     OUT correlation_ids text[], OUT causation_ids text[], OUT retries integer[], OUT occurred_ats bigint[],
     OUT payloads json[], OUT raws bytea[], OUT headers json[], OUT attempts integer[], OUT errors text[],
@@ -262,15 +263,16 @@ BEGIN
     INTO seqs, ids, topics, keys, buckets, types, versions, aggregate_types, aggregate_ids, correlation_ids,
         causation_ids, retries, occurred_ats, payloads, raws, headers, attempts, errors, sent_ats, positions
     FROM (
-        SELECT one.* FROM unnest(_seqs) WITH ORDINALITY AS wanted (seq, nth)
+        SELECT one.*, sum(one.size) OVER (ORDER BY wanted.nth ROWS UNBOUNDED PRECEDING) - one.size AS bytes_before
+        FROM unnest(_seqs) WITH ORDINALITY AS wanted (seq, nth)
         CROSS JOIN LATERAL (SELECT * FROM event_outbox WHERE event_outbox.seq = wanted.seq OFFSET 0) AS one
         ORDER BY wanted.nth
-    ) AS e;
+    ) AS e WHERE e.bytes_before < _most;
 END $$;
 
 -- name: relay_v1
--- {"app", "now", "session", "sent": seqs in order, "refused": {seq: error}, "to_log"; to read also "limit", "in_flight",
--- "busy", "skip_topics"} → whether the session lives; the buckets that it owns, and events: see `outbox_events_v1`.
+-- {"app", "now", "session", "sent": seqs in order, "refused": {seq: error}, "to_log"; to read also "limit", "most_bytes",
+-- "in_flight", "busy", "skip_topics"} → whether the session lives; the buckets that it owns, and events: see `outbox_events_v1`.
 CREATE FUNCTION relay_v1(
     _request json, OUT alive boolean, OUT owned smallint[], OUT more boolean, OUT seqs bigint[], OUT ids text[],
     OUT topics text[], OUT keys text[], OUT buckets smallint[], OUT types text[], OUT versions integer[],
@@ -289,7 +291,7 @@ DECLARE
 BEGIN
     SELECT * INTO _asked FROM json_to_record(_request) AS r (
         app text, now double precision, session text, sent bigint[], refused json, to_log boolean, "limit" bigint,
-        in_flight bigint[], busy smallint[], skip_topics text[]);
+        most_bytes bigint, in_flight bigint[], busy smallint[], skip_topics text[]);
     _app := app_v1(_asked.app);
     _now := now_v1(_asked.now);
     _reads := _asked."limit" IS NOT NULL;
@@ -317,5 +319,6 @@ BEGIN
     SELECT _share.kept || _share.draining, _taken.more, e.* INTO owned, more, seqs, ids,
         topics, keys, buckets, types, versions, aggregate_types, aggregate_ids, correlation_ids, causation_ids, retries,
         occurred_ats, payloads, raws, headers, attempts, errors, sent_ats, positions
-    FROM outbox_events_v1(_taken.seqs) AS e;
+    FROM outbox_events_v1(_taken.seqs, _asked.most_bytes) AS e;
+    more := more OR cardinality(seqs) < cardinality(_taken.seqs);
 END $$;
