@@ -9,6 +9,7 @@ import sys
 
 from benchmarks import (
     batches,
+    change_reads,
     event_paths,
     events,
     flow_costs,
@@ -35,6 +36,7 @@ from benchmarks.worker_table import WORKER, write_worker_table
 
 SUITES = {
     "batches": batches.MEASURES,
+    "changes": change_reads.MEASURES,
     "core": memory.MEASURES + sqlite.MEASURES,
     "memory": memory.MEASURES,
     "metrics": metrics.MEASURES,

@@ -197,20 +197,21 @@ class SettleBatch:
         retained: defaultdict[tuple[str, int], list[int]] = defaultdict(list)  # what, for how long → seqs
         for row, state, lease, started, keep, result, error, keep_result in self._ends:
             seq = row.seq
+            key = (row.source, state)
             policy = row_policy(row)
             if row.unique is not None and policy.unique_for is None:
                 tables.db.execute(SQL["free_key"], (row.source, row.unique, row.uuid))
             if policy.reply_to is not None:
                 tables.notifications.ended.setdefault(policy.reply_to, []).append(row.uuid)
             if keep <= 0:
-                tables.transitions[row.source, state].append(row.uuid)
+                tables.transitions[key].append(row.uuid)
                 deleted.append((seq,))
                 if row.added + RECENT_MS > now:
                     recent.append((tables.app, row.uuid, row.added + RECENT_MS))
                 continue
             retained["task", keep].append(seq)
-            tables.transitions[row.source, state].append(seq)
-            tables.counts[row.source, state] += 1
+            tables.transitions[key].append(seq)
+            tables.counts[key] += 1
             if row.reason is None and not result and error is None:  # at the first attempt, and without a result
                 plain[lease.fence, lease.session, started, now, now + keep].append(seq)
                 continue

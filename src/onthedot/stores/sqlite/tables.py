@@ -154,8 +154,9 @@ class SqliteTables(SqliteCounterTables):
             if record.source != name:
                 name = record.source
                 source = self.source_id(name)
-            self.counts[source, state] += 1
-            self.transitions[source, state].append(seq)
+            key = (source, state)
+            self.counts[key] += 1
+            self.transitions[key].append(seq)
             if state == "ready":  # `Record.is_suspect` and `rank`, without calls per task
                 suspect = record.history.crashes + 1 >= record.policy.max_crashes
                 ready.append((source, suspect, record.due - record.policy.boost, seq))
