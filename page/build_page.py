@@ -91,6 +91,9 @@ class Page:
     def check(self) -> None:
         """Types, with those of the API as its OpenAPI file has them, and the rules that need a parser."""
         self.install_packages(development=True)
+        description = self.folder.parent / "docs" / "openapi.json"
+        types = ["node_modules/openapi-typescript/bin/cli.js", str(description), "-o", "generated/openapi.d.ts"]
+        _run_node(types, self.folder)
         _run_node(["node_modules/typescript/bin/tsc"], self.folder)
         _run_node(["test/visible_text.mjs"], self.folder)
 
@@ -186,18 +189,22 @@ def _call(program: str, arguments: list[str], folder: Path) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise PageNotBuilt(f"{program} {arguments[0]}: {error}") from error
     if done.returncode:
-        raise PageNotBuilt(f"{program} {arguments[0]} failed: {(done.stderr.strip() or done.stdout.strip())[-400:]}")
+        raise PageNotBuilt(f"{program} {arguments[0]} failed: {(done.stderr.strip() or done.stdout.strip())[-2000:]}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./dev page", description="Build the page into src/onthedot/web/static.")
     parser.add_argument("--check", action="store_true", help="check types and rules of the sources, build nothing")
+    parser.add_argument("--packages", action="store_true", help="install what checks and tests need, build nothing")
     parser.add_argument("--watch", action="store_true", help="build again after every save, with source maps")
     options = parser.parse_args()
     page = Page(Path(__file__).parents[1])
     try:
         if options.check:
             page.check()
+            return
+        if options.packages:
+            page.install_packages(development=True)
             return
         if not options.watch and page.is_built():
             print("the page is built and its sources have not changed")

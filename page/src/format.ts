@@ -112,6 +112,11 @@ export function bytes(value: number): string {
   return `${rest < 9.95 ? rest.toFixed(1) : Math.round(rest)} ${unit}`;
 }
 
+/** The last characters of a uuid, as the command line shows them: the first ones are its time. */
+export function shortId(uuid: string): string {
+  return uuid.slice(-10);
+}
+
 /** Milliseconds of an ISO time; NaN never leaves this function. */
 export function parseTime(text: string | null | undefined): number | null {
   if (!text) return null;

@@ -6,7 +6,7 @@ export type Connection =
   | { state: "live" }
   | { state: "reconnecting"; since: number }
   | { state: "hidden" }
-  | { state: "polling" }
+  | { state: "polling"; seconds: number }
   | { state: "signed_out" };
 
 /** The part of EventSource that is used, so that a test can give its own. */
@@ -24,8 +24,11 @@ export interface Surroundings {
   setTimeout(action: () => void, ms: number): number;
   clearTimeout(timer: number): void;
   /** Why a stream was refused: EventSource does not tell. */
-  probe(): Promise<"signed_out" | "too_many_streams" | "unavailable">;
+  probe(): Promise<Refusal>;
 }
+
+/** absent: this server has no stream. */
+export type Refusal = "signed_out" | "too_many_streams" | "absent" | "unavailable";
 
 export const MESSAGES = [
   "hello", "counts", "rates", "transitions", "task", "flow", "batch", "attention", "invalidate", "bulk_action",
@@ -37,6 +40,7 @@ export type Listener = (name: MessageName, data: unknown) => void;
 const CLOSED = 2;
 const HIDDEN_FOR = 5000;
 const POLL_EVERY = 5000;
+const POLL_ABSENT = 2000;
 const RETRY_FIRST = 1000;
 const RETRY_LAST = 15_000;
 
@@ -49,6 +53,7 @@ export class LiveStream {
   private hideTimer = 0;
   private failures = 0;
   private isHidden = false;
+  private isAbsent = false;
   private readonly address: string;
   private readonly surroundings: Surroundings;
   private readonly listener: Listener;
@@ -61,7 +66,7 @@ export class LiveStream {
 
   /** watch: a query string such as `watch=task&uuid=…`. A change of view opens the stream again. */
   follow(watch: string): void {
-    if (watch === this.watch && this.source) return;
+    if (watch === this.watch && (this.source || this.isAbsent)) return;
     this.watch = watch;
     this.lastId = "";
     this.failures = 0;
@@ -98,6 +103,10 @@ export class LiveStream {
   private open(): void {
     this.close();
     if (this.watch === "") return;
+    if (this.isAbsent) {
+      this.poll();
+      return;
+    }
     const resume = this.lastId === "" ? "" : `&last_event_id=${encodeURIComponent(this.lastId)}`;
     const source = this.surroundings.open(`${this.address}?${this.watch}${resume}`);
     this.source = source;
@@ -128,19 +137,32 @@ export class LiveStream {
     }
   }
 
-  private onRefused(reason: "signed_out" | "too_many_streams" | "unavailable"): void {
+  private onRefused(reason: Refusal): void {
     if (this.source || this.isHidden) return;
     if (reason === "signed_out") {
       this.connection.value = { state: "signed_out" };
       return;
     }
+    if (reason === "absent") {
+      this.isAbsent = true;
+      this.poll();
+      return;
+    }
     this.failures += 1;
     if (reason === "too_many_streams") {
-      this.connection.value = { state: "polling" };
+      this.connection.value = { state: "polling", seconds: POLL_EVERY / 1000 };
       this.listener("reset", null);
     }
     const pause = reason === "too_many_streams" ? POLL_EVERY : Math.min(RETRY_LAST, RETRY_FIRST * 2 ** (this.failures - 1));
     this.retryTimer = this.surroundings.setTimeout(() => this.open(), pause);
+  }
+
+  private poll(): void {
+    this.connection.value = { state: "polling", seconds: POLL_ABSENT / 1000 };
+    this.retryTimer = this.surroundings.setTimeout(() => {
+      this.listener("reset", null);
+      this.poll();
+    }, POLL_ABSENT);
   }
 }
 
@@ -149,6 +171,13 @@ export interface Transition {
   uuid: string;
   source: string;
   state: string;
+}
+
+/** The transitions of a message: a list, or a list beside `more`. */
+export function transitionsOf(data: unknown): readonly Transition[] {
+  if (Array.isArray(data)) return data as Transition[];
+  const found = (data as { transitions?: unknown; items?: unknown } | null)?.transitions ?? (data as { items?: unknown } | null)?.items;
+  return Array.isArray(found) ? (found as Transition[]) : [];
 }
 
 /** The newest state per task, so that a row that changed three times since the last frame is painted once. */

@@ -1,5 +1,44 @@
 import { render } from "preact";
+import { useEffect } from "preact/hooks";
+import { Empty } from "./components/empty.tsx";
+import { Frame } from "./components/frame.tsx";
+import { listenToKeys } from "./keys.ts";
+import { t } from "./messages.ts";
+import { FailedPage } from "./pages/failed.tsx";
+import { LoginPage } from "./pages/login.tsx";
+import { OverviewPage } from "./pages/overview.tsx";
+import { SchedulesPage } from "./pages/schedules.tsx";
+import { SourcePage, SourcesPage } from "./pages/sources.tsx";
+import { TaskPage } from "./pages/task.tsx";
+import { TasksPage } from "./pages/tasks.tsx";
+import { WorkersPage } from "./pages/workers.tsx";
+import type { PageName } from "./router.ts";
+import { router, start, status } from "./session.ts";
 import "./styles.css";
-import { messages } from "./messages.ts";
+import "./tables.css";
 
-render(<h1>{messages.name}</h1>, document.getElementById("app") ?? document.body);
+const PAGES: Partial<Record<PageName, () => preact.JSX.Element>> = {
+  overview: OverviewPage,
+  tasks: TasksPage,
+  task: TaskPage,
+  failed: FailedPage,
+  sources: SourcesPage,
+  source: SourcePage,
+  schedules: SchedulesPage,
+  workers: WorkersPage,
+};
+
+function App() {
+  const { page, id } = router.location.value;
+  useEffect(() => {
+    const name = id || t.pages[page as keyof typeof t.pages] || t.name;
+    document.title = [name, status.value?.app, t.name].filter(Boolean).join(" · ");
+  }, [page, id, status.value?.app]);
+  if (page === "login") return <LoginPage />;
+  const Page = PAGES[page];
+  return <Frame>{Page ? <Page /> : <Empty icon="search" title={t.notFound} text={t.notFoundText} />}</Frame>;
+}
+
+start();
+listenToKeys();
+render(<App />, document.getElementById("app") ?? document.body);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { atMostEvery, LiveStream, newestStates } from "../src/live.ts";
-import type { Source } from "../src/live.ts";
+import type { Refusal, Source } from "../src/live.ts";
 
 class Stream implements Source {
   onopen: (() => void) | null = null;
@@ -34,7 +34,7 @@ class Stream implements Source {
 
 class World {
   time = 0;
-  reason: "signed_out" | "too_many_streams" | "unavailable" = "unavailable";
+  reason: Refusal = "unavailable";
   streams: Stream[] = [];
   received: [string, unknown][] = [];
   private timers: { id: number; at: number; action: () => void }[] = [];
@@ -58,7 +58,7 @@ class World {
   clearTimeout(id: number): void {
     this.timers = this.timers.filter((timer) => timer.id !== id);
   }
-  async probe(): Promise<"signed_out" | "too_many_streams" | "unavailable"> {
+  async probe(): Promise<Refusal> {
     return this.reason;
   }
   async pass(ms: number): Promise<void> {
@@ -144,6 +144,21 @@ test("without a free stream the view is fetched every five seconds", async () =>
   assert.deepEqual(world.received, [["reset", null]]);
   await world.pass(5000);
   assert.equal(world.streams.length, 2);
+});
+
+test("on a server without streams the view is fetched every two seconds, and no stream is opened again", async () => {
+  const world = new World();
+  world.reason = "absent";
+  world.live.follow("watch=overview");
+  world.last.refuse();
+  await world.pass(0);
+  assert.deepEqual(world.live.connection.value, { state: "polling", seconds: 2 });
+  await world.pass(2000);
+  await world.pass(2000);
+  world.live.follow("watch=tasks");
+  await world.pass(2000);
+  assert.equal(world.received.length, 3);
+  assert.equal(world.streams.length, 1);
 });
 
 test("of several transitions of a task the newest counts", () => {

@@ -25,7 +25,9 @@ def test_no_source_makes_markup_or_code_of_data(path: Path) -> None:
 
 
 def test_computed_addresses_are_in_the_link_component_only() -> None:
-    found = [path.name for path in SOURCES if re.search(r"\b(href|src|action)=\{", path.read_text())]
+    found = [
+        path.name for path in SOURCES if re.search(r"\b(href|src|formaction)=\{|<form[^>]*\baction=", path.read_text())
+    ]
     assert [name for name in found if name != "link.tsx"] == []
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import UNSET, UnsetType
 from starlette.responses import Response
 
 from onthedot.codec.plain_json import json_value
+from onthedot.codec.task_failure import TaskFailure
 from onthedot.errors import ArgumentError, TaskNotFound
 from onthedot.model.error_fingerprint import fingerprint
 from onthedot.model.redaction import Redaction
@@ -170,10 +172,17 @@ def _contents(info: TaskInfo, redaction: Redaction) -> dict[str, Any]:
                 ended_at=utc(error.ended_at),
                 worker=error.worker or None,
             )
-            for error in info.errors
+            for error in _errors_of_attempts(info)
         ],
         "redacted": paths,
     }
+
+
+def _errors_of_attempts(info: TaskInfo) -> Sequence[TaskFailure]:
+    """The journal has those of the attempts that were repeated; the last one is in the record."""
+    if info.error is None or any(error.attempt == info.error.attempt for error in info.errors):
+        return info.errors
+    return (*info.errors, info.error)
 
 
 async def _related(call: WebCall[DetailQuery, None], info: TaskInfo) -> RelatedTasks:

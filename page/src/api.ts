@@ -1,0 +1,183 @@
+/** Requests to the HTTP API, relative to the base of the page. */
+
+import type { Refusal } from "./live.ts";
+
+export type State = "scheduled" | "ready" | "running" | "waiting" | "succeeded" | "failed" | "cancelled";
+export const STATES: readonly State[] = ["scheduled", "ready", "running", "waiting", "succeeded", "failed", "cancelled"];
+
+export interface ErrorText { type: string; message: string }
+
+export interface TaskRow {
+  uuid: string; short_id: string; source: string; label: string; state: State; reason: string;
+  attempt: number; max_retries: number; priority: number; tags: string[]; lane: string | null;
+  added_at: string; due_at: string; started_at: string | null; ended_at: string | null; duration_ms: number | null;
+  worker: string | null; error: ErrorText | null; args_preview: string; progress: [number, number] | null;
+  flow: string | null; cancel_wanted: boolean;
+}
+
+export interface StateCount { n: number; exact: boolean }
+
+export interface TaskList {
+  items: TaskRow[]; cursor: string | null; scanned: number; scanned_to: string | null;
+  counts: Record<string, StateCount> | null;
+}
+
+export interface AttemptRow {
+  attempt: number; type: string; message: string; traceback: string;
+  started_at: string | null; ended_at: string | null; worker: string | null;
+}
+
+export interface StepRow { name: string; size: number; at: string | null; until: string | null; signal: string }
+export interface ExplanationText { reason: string; text: string; until: string | null }
+
+export interface Explanation {
+  reason: string; text: string; until: string | null; ahead: number; estimated_start: string | null;
+  more: ExplanationText[]; holders: string[];
+}
+
+export interface PauseSpan { to: string | null; user: string; reason: string }
+
+export interface Segment {
+  from: string; to: string | null; kind: "scheduled" | "pending" | "running" | "backoff" | "waiting" | "crash";
+  attempt: number; worker: string | null; text: string; paused: PauseSpan[];
+}
+
+export interface TaskDetail extends TaskRow {
+  args: unknown; args_text: string; metadata: unknown; unique: string | null; crashes: number; retries: number;
+  result: unknown; result_status: string; errors: AttemptRow[]; steps: StepRow[]; items_saved: number;
+  trace_id: string | null; redacted: string[]; explain?: Explanation | null; timeline?: Segment[];
+  related?: { parent: string | null; flow: string | null; group: string | null; schedule: string | null };
+}
+
+export interface PauseRow { key: string | null; reason: string; since: string | null }
+export interface SourceLimitRow { name: string; cap: number | null; rate: number | null; burst: number; by: string }
+export interface Rates { started: number; done: number; failed: number; retried: number }
+
+export interface SourceRow {
+  name: string; ready: number; parked: number; scheduled: number; running: number; waiting: number;
+  succeeded: number; failed: number; cancelled: number; workers: number; p50_ms: number | null; p95_ms: number | null;
+  limits: SourceLimitRow[]; paused: PauseRow | null; paused_keys: PauseRow[]; mode: "" | "frozen" | "degraded";
+  rates: Rates | null; oldest_ready_s: number | null; next_due: string | null;
+}
+
+export interface WorkerRow {
+  id: string; short_id: string; host: string; pid: number; version: string; release: string; since: string | null;
+  slots: Record<string, number>; running: number; sources: string[]; schedules: string[]; data_lost: string | null;
+  alive: boolean; done_per_minute: number | null; loop_lag_p99_ms: number | null; rss_bytes: number | null;
+}
+
+export interface ScheduleRow {
+  name: string; source: string; rule: string; enabled: boolean; next_run: string | null; last_run: string | null;
+  run_count: number; owner: "code" | "data"; orphan: boolean; reason: string; args: unknown;
+  skipped: Record<string, number>; revision: string; next: string[];
+  runs: { at: string; uuid: string | null; state: string }[];
+}
+
+export interface FailureRow {
+  group: string; source: string; type: string; message: string; place: string; count: number;
+  first: string | null; last: string | null; example: string; trend: number[];
+}
+
+export interface FailureList { items: FailureRow[]; counted: number; counted_to: string | null; as_of: string }
+
+export interface AttentionRow {
+  kind: string; severity: "error" | "warning" | "info"; text: string; size: number; since: string | null;
+  source: string | null; group: string | null;
+  action: { label: string; method: string; path: string; body: unknown } | null;
+}
+
+export interface Overview {
+  now: string; counts: Record<string, number>; rates: Rates;
+  figures: Record<"latency_p50" | "latency_p95" | "lateness_p99" | "oldest_ready", number | null>;
+  history: number[]; attention: AttentionRow[]; more_attention: number; sources: SourceRow[];
+  series: Record<string, unknown>;
+}
+
+export interface Status {
+  app: string; apps: string[]; environment: string; version: string; releases: string[];
+  store: { kind: string; server: string | null; round_trip_ms: number; clock_offset_ms: number | null };
+  workers: number; slots: number; running: number; user: string; role: "viewer" | "operator"; features: string[];
+  trace_url: string; now: string;
+}
+
+export interface Rows<T> { items: T[] }
+
+export class ApiError extends Error {
+  readonly status: number;
+  readonly code: string;
+  readonly field: string;
+
+  constructor(status: number, code: string, message: string, field = "") {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.field = field;
+  }
+}
+
+export type Query = Record<string, string | number | undefined>;
+
+export class Api {
+  private readonly root: string;
+
+  constructor(base: string) {
+    this.root = `${base}api/v1`;
+  }
+
+  address(path: string, query: Query = {}): string {
+    const words = new URLSearchParams();
+    for (const [name, value] of Object.entries(query)) {
+      if (value !== undefined && value !== "") words.set(name, String(value));
+    }
+    return `${this.root}${path}${words.size > 0 ? `?${words}` : ""}`;
+  }
+
+  async get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
+    const response = await ask(this.address(path, query), { headers: { Accept: "application/json" }, signal });
+    return (await response.json()) as T;
+  }
+
+  /** The header X-Onthedot tells a request of this page from a form of another one. */
+  async send<T>(method: "POST" | "PUT" | "PATCH" | "DELETE", path: string, body: unknown = {}): Promise<T> {
+    const headers = { Accept: "application/json", "Content-Type": "application/json", "X-Onthedot": "1" };
+    const response = await ask(this.address(path), { method, headers, body: JSON.stringify(body) });
+    return (response.status === 204 ? null : await response.json()) as T;
+  }
+
+  /** Why the stream of changes was refused: EventSource does not tell. */
+  async probe(): Promise<Refusal> {
+    const abort = new AbortController();
+    try {
+      await ask(this.address("/changes", { watch: "overview" }), { signal: abort.signal });
+      return "unavailable";
+    } catch (error) {
+      if (!(error instanceof ApiError)) return "unavailable";
+      if (error.status === 401) return "signed_out";
+      if (error.status === 404) return "absent";
+      return error.code === "too_many_streams" ? "too_many_streams" : "unavailable";
+    } finally {
+      abort.abort();
+    }
+  }
+}
+
+async function ask(address: string, options: RequestInit): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(address, { credentials: "same-origin", ...options });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new ApiError(0, "unreachable", "");
+  }
+  if (response.ok) return response;
+  throw await errorOf(response);
+}
+
+async function errorOf(response: Response): Promise<ApiError> {
+  try {
+    const { error } = (await response.json()) as { error: { code: string; message: string; field?: string } };
+    return new ApiError(response.status, error.code, error.message, error.field);
+  } catch {
+    return new ApiError(response.status, "unknown", response.statusText);
+  }
+}

@@ -1,0 +1,122 @@
+/** A chart over time, drawn by uPlot, with the same data as a table. */
+import { useEffect, useRef, useState } from "preact/hooks";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { count, preciseClock } from "../format.ts";
+import { t } from "../messages.ts";
+import { theme, zone } from "../session.ts";
+
+export interface Line { name: string; color: string; values: readonly (number | null)[] }
+interface ChartProps { title: string; at: readonly number[]; lines: readonly Line[] }
+
+const HEIGHT = 180;
+const AXIS_FONT = "12px system-ui, sans-serif";
+
+const INCREMENTS = [1, 2, 5].flatMap((first) => Array.from({ length: 7 }, (_, power) => first * 10 ** power)).sort((a, b) => a - b);
+
+function shortClock(seconds: number): string {
+  return preciseClock(seconds * 1000, zone.value).slice(0, 8);
+}
+
+/** The room inside the padding. */
+function widthOf(element: HTMLElement): number {
+  const style = getComputedStyle(element);
+  return element.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+}
+
+function cssColor(name: string): string {
+  const probe = document.createElement("span");
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const color = getComputedStyle(probe).color;
+  probe.remove();
+  return color;
+}
+
+function options(lines: readonly Line[], width: number): uPlot.Options {
+  const ink = cssColor("--ink-2");
+  const grid = { stroke: cssColor("--line"), width: 1 };
+  const ticks = { show: false };
+  return {
+    width,
+    height: HEIGHT,
+    legend: { show: false },
+    cursor: { y: false, points: { show: false } },
+    padding: [8, 30, 0, 0],
+    scales: { x: { time: true }, y: { range: (_, __, top) => [0, Math.max(1, top * 1.1)] } },
+    axes: [
+      { stroke: ink, font: AXIS_FONT, grid: { show: false }, ticks, size: 28, space: 90, values: (_, marks) => marks.map(shortClock) },
+      { stroke: ink, font: AXIS_FONT, grid, ticks, size: 56, space: 36, incrs: INCREMENTS, values: (_, marks) => marks.map((mark) => count(mark)) },
+    ],
+    series: [
+      {},
+      ...lines.map((line) => {
+        const stroke = cssColor(line.color);
+        return { label: line.name, stroke, width: 2, fill: stroke.replace("rgb(", "rgba(").replace(")", ", 0.12)"), points: { show: false } };
+      }),
+    ],
+  };
+}
+
+export function Chart({ title, at, lines }: ChartProps) {
+  const place = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const [isTable, showTable] = useState(false);
+  const names = lines.map(({ name }) => name).join();
+  useEffect(() => {
+    const element = place.current;
+    if (!element) return undefined;
+    const make = () => {
+      plot.current?.destroy();
+      plot.current = new uPlot(options(lines, widthOf(element)), data(at, lines), element);
+    };
+    make();
+    const resized = new ResizeObserver(() => plot.current?.setSize({ width: widthOf(element), height: HEIGHT }));
+    resized.observe(element);
+    const dark = window.matchMedia("(prefers-color-scheme: dark)");
+    dark.addEventListener("change", make);
+    const stop = theme.subscribe(() => make());
+    return () => {
+      resized.disconnect();
+      dark.removeEventListener("change", make);
+      stop();
+      plot.current?.destroy();
+      plot.current = null;
+    };
+  }, [isTable, names]);
+  useEffect(() => plot.current?.setData(data(at, lines)), [at, lines]);
+  return (
+    <section class="card">
+      <div class="card-head">
+        <h2>{title}</h2>
+        <span class="legend">
+          {lines.map((line) => <span key={line.name} class={`key ${line.color.slice(2)}`}>{line.name}</span>)}
+        </span>
+        <button class="quiet" aria-pressed={isTable} onClick={() => showTable(!isTable)}>{isTable ? t.asChart : t.asTable}</button>
+      </div>
+      {isTable ? <ChartTable at={at} lines={lines} /> : <div class="chart" ref={place} role="img" aria-label={title} />}
+    </section>
+  );
+}
+
+function data(at: readonly number[], lines: readonly Line[]): uPlot.AlignedData {
+  return [at as number[], ...lines.map(({ values }) => values as (number | null)[])];
+}
+
+function ChartTable({ at, lines }: Omit<ChartProps, "title">) {
+  return (
+    <div class="scroll-box" tabIndex={0}>
+      <table class="rows">
+        <thead><tr><th>{t.columns.time}</th>{lines.map((line) => <th key={line.name} class="number">{line.name}</th>)}</tr></thead>
+        <tbody>
+          {at.map((moment, i) => (
+            <tr key={moment}>
+              <td>{shortClock(moment)}</td>
+              {lines.map((line) => <td key={line.name} class="number">{line.values[i] == null ? t.none : count(Math.round(line.values[i] ?? 0))}</td>)}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

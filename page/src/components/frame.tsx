@@ -1,0 +1,192 @@
+/** Navigation, the state of the connection, banners and notices around every page. */
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { age, clock, shortCount } from "../format.ts";
+import { isTyping, onKey } from "../keys.ts";
+import { t } from "../messages.ts";
+import { pathOf } from "../router.ts";
+import { api, failedCount, isHeld, live, loadStatus, notices, now, router, status, storeTrouble, theme, zone } from "../session.ts";
+import { Help } from "./help.tsx";
+import { Icon, type IconName } from "./icon.tsx";
+import { PageLink } from "./link.tsx";
+import { SignInForm } from "./sign-in.tsx";
+
+interface Entry { page: "overview" | "tasks" | "failed" | "sources" | "schedules" | "workers"; icon: IconName }
+
+const ENTRIES: readonly Entry[] = [
+  { page: "overview", icon: "overview" },
+  { page: "tasks", icon: "tasks" },
+  { page: "failed", icon: "failed" },
+  { page: "sources", icon: "sources" },
+  { page: "schedules", icon: "schedules" },
+  { page: "workers", icon: "workers" },
+];
+const PARENTS: Record<string, string> = { task: "tasks", source: "sources" };
+
+export function Frame({ children }: { children: ComponentChildren }) {
+  const [hasHelp, showHelp] = useState(false);
+  useEffect(() => onKey("?", () => showHelp(true)), []);
+  useEffect(() => onKey("p", () => {
+    isHeld.value = !isHeld.value;
+  }), []);
+  const here = router.location.value.page;
+  return (
+    <>
+      <a class="skip" href="#main">{t.skip}</a>
+      <header class={status.value?.environment ? `top env-${envColor(status.value.environment)}` : "top"}>
+        <div class="bar">
+          <PageLink to="" class="brand"><Mark />{t.name}</PageLink>
+          <span class="app">{status.value?.app ?? ""}</span>
+          {status.value?.environment && <span class="env">{status.value.environment}</span>}
+          <Facts />
+          <Search />
+          <Tools onHelp={() => showHelp(true)} />
+        </div>
+        <nav class="nav" aria-label={t.navigation}>
+          {ENTRIES.map(({ page, icon }) => (
+            <PageLink key={page} to={pathOf(page)} current={(PARENTS[here] ?? here) === page}>
+              <Icon name={icon} />
+              <span>{t.pages[page]}</span>
+              {page === "failed" && failedCount.value ? <span class="count">{shortCount(failedCount.value)}</span> : null}
+            </PageLink>
+          ))}
+        </nav>
+      </header>
+      <Banner />
+      <main id="main" tabIndex={-1} class={storeTrouble.value ? "stale" : ""}>{children}</main>
+      <div class="notices" aria-live="polite">
+        {notices.value.map((notice) => (
+          <p key={notice.id} class={`notice ${notice.kind}`}>
+            <Icon name={notice.kind === "done" ? "succeeded" : "failed"} />{notice.text}
+          </p>
+        ))}
+      </div>
+      {hasHelp && <Help onClose={() => showHelp(false)} />}
+    </>
+  );
+}
+
+function envColor(name: string): string {
+  return /prod|live/i.test(name) ? "production" : /stag|test|qa/i.test(name) ? "staging" : "other";
+}
+
+function Mark() {
+  return (
+    <svg class="mark" viewBox="0 0 32 32" aria-hidden="true">
+      <circle cx="16" cy="16" r="12" class="mark-ring" />
+      <circle cx="16" cy="16" r="5" class="mark-dot" />
+    </svg>
+  );
+}
+
+function connectionText(): { kind: string; text: string } {
+  const trouble = storeTrouble.value;
+  if (trouble) return { kind: "down", text: t.connection.unavailable(clock(trouble.since, now.value, zone.value)) };
+  if (isHeld.value) return { kind: "held", text: t.connection.held };
+  const { value } = live.connection;
+  switch (value.state) {
+    case "live":
+      return { kind: "live", text: t.connection.live };
+    case "reconnecting":
+      return { kind: "again", text: t.connection.reconnecting(age(now.value - value.since)) };
+    case "polling":
+      return { kind: "live", text: t.connection.polling(value.seconds) };
+    case "signed_out":
+      return { kind: "down", text: t.connection.signedOut };
+    default:
+      return { kind: "again", text: t.connection.connecting };
+  }
+}
+
+function Facts() {
+  const { kind, text } = connectionText();
+  const found = status.value;
+  return (
+    <div class="facts">
+      <span class={`connection ${kind}`} aria-live="polite"><i />{text}</span>
+      {found && (
+        <>
+          <span class={found.workers === 0 ? "fact none-alive" : "fact"}>{t.workers(found.workers)}</span>
+          <span class="fact wide">{t.slots(found.running, found.slots)}</span>
+          <span class="fact wider" title={found.store.server ?? undefined}>{t.store(found.store.kind, found.store.round_trip_ms)}</span>
+        </>
+      )}
+    </div>
+  );
+}
+
+function Search() {
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => onKey("/", () => {
+    const own = document.querySelector<HTMLInputElement>("#filter");
+    (own ?? input.current)?.focus();
+  }), []);
+  const submit = (event: Event) => {
+    event.preventDefault();
+    const text = input.current?.value.trim() ?? "";
+    if (text === "") return;
+    router.go(pathOf("tasks", "", { q: text }));
+    if (input.current) input.current.value = "";
+  };
+  return (
+    <form class="search" role="search" onSubmit={submit}>
+      <Icon name="search" />
+      <input ref={input} type="search" aria-label={t.search} placeholder={t.searchHint} spellcheck={false}
+        onKeyDown={(event) => event.key === "Escape" && isTyping(event.target) && input.current?.blur()} />
+      <kbd>/</kbd>
+    </form>
+  );
+}
+
+function Tools({ onHelp }: { onHelp: () => void }) {
+  const next = { system: "light", light: "dark", dark: "system" } as const;
+  const icon = { system: "system", light: "sun", dark: "moon" } as const;
+  const hold = isHeld.value ? t.resumeUpdates : t.holdUpdates;
+  return (
+    <div class="tools">
+      <button class="square" title={hold} aria-label={hold} aria-pressed={isHeld.value} onClick={() => (isHeld.value = !isHeld.value)}>
+        <Icon name={isHeld.value ? "play" : "paused"} />
+      </button>
+      <button class="zone wide" title={t.zoneHint} onClick={() => (zone.value = zone.value === "UTC" ? "browser" : "UTC")}>
+        {zone.value === "UTC" ? t.utc : Intl.DateTimeFormat().resolvedOptions().timeZone}
+      </button>
+      <button class="square" title={t.themes[theme.value]} aria-label={t.themes[theme.value]} onClick={() => (theme.value = next[theme.value])}>
+        <Icon name={icon[theme.value]} />
+      </button>
+      <button class="square wide" title={t.help.title} aria-label={t.help.title} onClick={onHelp}><Icon name="keyboard" /></button>
+      {status.value?.user && (
+        <button class="square" title={t.signOut(status.value.user)} aria-label={t.signOut(status.value.user)} onClick={() => void signOut()}>
+          <Icon name="signout" />
+        </button>
+      )}
+    </div>
+  );
+}
+
+async function signOut(): Promise<void> {
+  await api.send("DELETE", "/session");
+  live.close();
+  live.connection.value = { state: "signed_out" };
+}
+
+/** What is wrong with the whole page; nothing on a good day. */
+function Banner() {
+  const trouble = storeTrouble.value;
+  if (live.connection.value.state === "signed_out") {
+    return (
+      <div class="sign-in-again" role="dialog" aria-label={t.signIn.title}>
+        <SignInForm onDone={() => {
+          live.restart();
+          void loadStatus();
+        }} />
+      </div>
+    );
+  }
+  if (!trouble) return null;
+  return (
+    <div class="banner" role="alert">
+      <Icon name="warning" />
+      <span><strong>{t.storeDown(clock(trouble.since, now.value, zone.value))}</strong> {trouble.text || t.unreachable}</span>
+    </div>
+  );
+}

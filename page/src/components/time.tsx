@@ -1,0 +1,28 @@
+/** Times and ages. The exact time in UTC is on hover. */
+import { age, clock, parseTime, utc } from "../format.ts";
+import { t } from "../messages.ts";
+import { now, zone } from "../session.ts";
+
+interface TimeProps { at: string | null | undefined }
+
+export function Clock({ at }: TimeProps) {
+  const found = parseTime(at);
+  if (found === null) return <span class="none">{t.none}</span>;
+  return <time dateTime={at ?? ""} title={utc(found)}>{clock(found, now.value, zone.value)}</time>;
+}
+
+/** "3 min ago" or "in 42 s". */
+export function Ago({ at }: TimeProps) {
+  const found = parseTime(at);
+  if (found === null) return <span class="none">{t.none}</span>;
+  const passed = now.value - found;
+  const text = passed >= 0 ? t.ago(age(passed)) : t.inTime(age(-passed));
+  return <time dateTime={at ?? ""} title={utc(found)}>{text}</time>;
+}
+
+/** The time that has passed, as it grows: of a running task. */
+export function Since({ at }: TimeProps) {
+  const found = parseTime(at);
+  if (found === null) return <span class="none">{t.none}</span>;
+  return <time dateTime={at ?? ""} title={utc(found)}>{age(now.value - found)}</time>;
+}

@@ -1,0 +1,34 @@
+/** The text of the filter box: terms `key:value`, quotes around spaces. The server reads it; the page changes one term. */
+
+const TERM = /(?:[^\s"]|"(?:[^"\\]|\\.)*"?)+/g;
+
+export function terms(text: string): string[] {
+  return text.match(TERM) ?? [];
+}
+
+export function valueOf(text: string, key: string): string {
+  const found = terms(text).find((term) => term.startsWith(`${key}:`));
+  return found === undefined ? "" : found.slice(key.length + 1).replace(/^"(.*)"$/, "$1");
+}
+
+/** Replaces or adds the term of a key; an empty value removes it. */
+export function withValue(text: string, key: string, value: string): string {
+  const others = terms(text).filter((term) => !term.startsWith(`${key}:`));
+  if (value === "") return others.join(" ");
+  const quoted = /[\s"]/.test(value) ? `"${value.replace(/["\\]/g, "\\$&")}"` : value;
+  return [...others, `${key}:${quoted}`].join(" ");
+}
+
+export const KEYS = ["source", "state", "tag", "since", "until", "error", "group", "flow", "uuid"] as const;
+
+/** Completions of the last term: keys, or the values of its key. */
+export function completions(text: string, values: Record<string, readonly string[]>): string[] {
+  const last = /\S*$/.exec(text)?.[0] ?? "";
+  const head = text.slice(0, text.length - last.length);
+  const colon = last.indexOf(":");
+  if (colon < 0) return KEYS.filter((key) => key.startsWith(last) && last !== "").map((key) => `${head}${key}:`);
+  const key = last.slice(0, colon);
+  const begun = last.slice(colon + 1).toLowerCase();
+  return (values[key] ?? []).filter((value) => value.toLowerCase().startsWith(begun) && value !== begun)
+    .slice(0, 8).map((value) => withValue(head.trim(), key, value));
+}

@@ -1,0 +1,65 @@
+import { useState } from "preact/hooks";
+import type { FailureList, FailureRow } from "../api.ts";
+import { Empty, Loaded } from "../components/empty.tsx";
+import { PageLink } from "../components/link.tsx";
+import { Sparkline } from "../components/sparkline.tsx";
+import { Ago, Clock } from "../components/time.tsx";
+import { count } from "../format.ts";
+import { t } from "../messages.ts";
+import { pathOf } from "../router.ts";
+import { router } from "../session.ts";
+import { useView } from "../view.ts";
+
+const TIMES = ["1h", "24h", "7d"] as const;
+
+export function FailedPage() {
+  const given = router.location.value.query.get("since");
+  const since = TIMES.find((time) => time === given) ?? "24h";
+  const { data, error } = useView<FailureList>("/failures", { since }, {
+    watch: "watch=overview", on: ["transitions", "counts", "invalidate"], pause: 2000, every: 10_000,
+  });
+  return (
+    <div class="stack">
+      <header class="page-head">
+        <h1>{t.pages.failed}</h1>
+        <span class="hint">{data.value && t.failedSummary(count(data.value.counted), data.value.items.length)}</span>
+        <span class="grow" />
+        <nav class="tabs small" aria-label={t.since}>
+          {TIMES.map((time) => <PageLink key={time} to={pathOf("failed", "", { since: time })} current={since === time}>{t.times[time]}</PageLink>)}
+        </nav>
+      </header>
+      <Loaded data={data.value} error={error.value}>
+        {(list) => (list.items.length === 0
+          ? <Empty icon="succeeded" title={t.empty.failed(t.times[since])} text={t.empty.failedText} />
+          : (
+            <>
+              <ul class="groups">{list.items.map((row) => <Group key={row.group} row={row} />)}</ul>
+              <p class="hint">{t.asOf} <Ago at={list.as_of} />{list.counted_to && <> · {t.countedTo} <Clock at={list.counted_to} /></>}</p>
+            </>
+          ))}
+      </Loaded>
+    </div>
+  );
+}
+
+function Group({ row }: { row: FailureRow }) {
+  const [isOpen, open] = useState(false);
+  return (
+    <li class="card group">
+      <div class="group-count"><b>{count(row.count)}</b><span>{t.times2}</span></div>
+      <div class="group-text">
+        <p class="error-line"><strong>{row.type}</strong> <span class={isOpen ? "" : "clamp"} onClick={() => open(!isOpen)}>{row.message}</span></p>
+        <p class="hint">
+          <PageLink to={pathOf("sources", row.source)}>{row.source}</PageLink>
+ · {row.first && <><Clock at={row.first} /> – </>}<Clock at={row.last} />
+          {row.place && <> · <code title={row.place}>{row.place}</code></>}
+        </p>
+      </div>
+      <div class="group-trend" title={t.trend}>{row.trend.some((n) => n > 0) && <Sparkline values={row.trend} kind="bars" />}</div>
+      <div class="group-actions">
+        <PageLink class="button" to={pathOf("tasks", "", { q: `group:${row.group}` })}>{t.showAll(row.count)}</PageLink>
+        {row.example && <PageLink class="button" to={pathOf("tasks", row.example)}>{t.example}</PageLink>}
+      </div>
+    </li>
+  );
+}

@@ -1,0 +1,133 @@
+/** What all pages share: location, connection, status, settings of this browser, and notices. */
+import { computed, signal } from "@preact/signals";
+import { Api, ApiError, type Status } from "./api.ts";
+import type { Zone } from "./format.ts";
+import { LiveStream, type MessageName, type Surroundings } from "./live.ts";
+import { Router } from "./router.ts";
+
+export type Theme = "system" | "light" | "dark";
+
+const base = document.documentElement.dataset.base ?? "/";
+
+export const router = new Router(base, window.location.pathname, window.location.search);
+export const api = new Api(router.base);
+
+export const status = signal<Status | null>(null);
+export const failedCount = signal<number | null>(null);
+/** Set while the store does not answer: the time of the first failure, and its text. */
+export const storeTrouble = signal<{ since: number; text: string } | null>(null);
+/** The present on the server's clock, once per second. */
+export const now = signal(Date.now());
+export const isHeld = signal(false);
+export const notices = signal<readonly Notice[]>([]);
+
+export interface Notice { id: number; kind: "done" | "error"; text: string }
+
+export const canOperate = computed(() => status.value?.role === "operator" && storeTrouble.value === null);
+
+function remembered<T extends string>(name: string, values: readonly T[], fallback: T) {
+  const key = `onthedot.${name}`;
+  const found = values.find((value) => value === localStorage.getItem(key));
+  const setting = signal<T>(found ?? fallback);
+  setting.subscribe((value) => localStorage.setItem(key, value));
+  return setting;
+}
+
+export const theme = remembered<Theme>("theme", ["system", "light", "dark"], "system");
+export const zone = remembered<Zone>("zone", ["browser", "UTC"], "browser");
+
+theme.subscribe((value) => {
+  document.documentElement.dataset.theme = value;
+});
+
+type Receiver = (name: MessageName, data: unknown) => void;
+const receivers = new Set<Receiver>();
+
+const surroundings: Surroundings = {
+  open: (url) => new EventSource(url) as unknown as ReturnType<Surroundings["open"]>,
+  now: () => Date.now(),
+  setTimeout: (action, ms) => window.setTimeout(action, ms),
+  clearTimeout: (timer) => window.clearTimeout(timer),
+  probe: () => api.probe(),
+};
+
+export const live = new LiveStream(api.address("/changes"), surroundings, (name, data) => {
+  if (name === "store") onStore(data as { available: boolean; since: string | null; message?: string });
+  for (const receiver of receivers) receiver(name, data);
+});
+
+function onStore(data: { available: boolean; since: string | null; message?: string }): void {
+  if (data.available) {
+    storeTrouble.value = null;
+    for (const receiver of receivers) receiver("reset", null);
+  } else {
+    storeTrouble.value = { since: Date.parse(data.since ?? "") || Date.now(), text: data.message ?? "" };
+  }
+}
+
+/** Messages of the stream, until the returned function is called. */
+export function onMessage(receiver: Receiver): () => void {
+  receivers.add(receiver);
+  return () => receivers.delete(receiver);
+}
+
+let offset = 0;
+let notified = 0;
+
+export function notify(kind: Notice["kind"], text: string): void {
+  notified += 1;
+  const notice = { id: notified, kind, text };
+  notices.value = [...notices.value.slice(-2), notice];
+  window.setTimeout(() => {
+    notices.value = notices.value.filter(({ id }) => id !== notice.id);
+  }, kind === "error" ? 10_000 : 5000);
+}
+
+/** An answer of the API has failed: the frame shows why. */
+export function noteFailure(error: unknown): void {
+  if (!(error instanceof ApiError)) throw error;
+  if (error.status === 401) {
+    live.connection.value = { state: "signed_out" };
+  } else if (error.status === 0 || error.code === "store_unavailable" || error.code === "store_busy") {
+    storeTrouble.value ??= { since: Date.now(), text: error.message };
+  }
+}
+
+export function noteSuccess(): void {
+  if (storeTrouble.value !== null) storeTrouble.value = null;
+}
+
+export async function loadStatus(): Promise<void> {
+  try {
+    const found = await api.get<Status>("/status");
+    offset = Date.parse(found.now) - Date.now();
+    status.value = found;
+    noteSuccess();
+  } catch (error) {
+    noteFailure(error);
+  }
+}
+
+/** For the navigation; pages that have the number anyway replace it. */
+async function loadFailedCount(): Promise<void> {
+  try {
+    const { counts } = await api.get<{ counts: Record<string, { n: number }> | null }>("/tasks", { limit: 1, counts: 1 });
+    failedCount.value ??= counts?.failed?.n ?? null;
+  } catch (error) {
+    noteFailure(error);
+  }
+}
+
+export function start(): void {
+  router.listen(window);
+  document.addEventListener("visibilitychange", () => live.setHidden(document.hidden));
+  window.setInterval(() => {
+    if (!document.hidden) now.value = Date.now() + (Math.abs(offset) > 500 ? offset : 0);
+  }, 1000);
+  if (router.location.value.page === "login") return;
+  void loadStatus();
+  void loadFailedCount();
+  window.setInterval(() => {
+    if (!document.hidden && live.connection.value.state !== "signed_out") void loadStatus();
+  }, 5000);
+}

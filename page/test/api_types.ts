@@ -1,0 +1,19 @@
+// The types of the page against those of docs/openapi.json: a difference is an error of `tsc`.
+import type { components } from "../generated/openapi.d.ts";
+import type * as page from "../src/api.ts";
+
+type Schemas = components["schemas"];
+type Fits<Answer extends Page, Page> = [Answer, Page];
+
+export type Checks = [
+  Fits<Schemas["TaskList"]["items"][number], page.TaskRow>,
+  Fits<Schemas["TaskList"], page.TaskList>,
+  Fits<Schemas["TaskDetail"], page.TaskDetail>,
+  Fits<Schemas["SourceRow"], page.SourceRow>,
+  Fits<Schemas["WorkerRow"], page.WorkerRow>,
+  Fits<Schemas["ScheduleRow"], page.ScheduleRow>,
+  Fits<Schemas["FailureList"], page.FailureList>,
+  Fits<Schemas["AttentionRow"], page.AttentionRow>,
+  Fits<Schemas["Overview"], page.Overview>,
+  Fits<Schemas["StatusDetail"], page.Status>,
+];

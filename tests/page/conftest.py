@@ -1,0 +1,162 @@
+"""A shop with workers and its page, and Chromium: real processes, for all browser tests of this folder."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.page.checkout import ROOT
+from tests.support.services import debian
+from tests.support.services.programs import give_up
+from tests.support.services.valkey import free_port
+from tests.support.waits import wait_until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+TOKEN = "a-token-that-only-these-tests-know-0123456789"
+VIEWER_TOKEN = "a-token-of-a-viewer-0123456789-0123456789-01"
+SHOP = ROOT / "tests" / "page" / "shop.py"
+XSS = '<img src=x onerror="window.attacked=1"><script>window.attacked=1</script>'
+_ONTHEDOT = [sys.executable, "-m", "onthedot"]
+
+
+class Shop:
+    """The processes of one store: a worker, and the page on a port that stays the same."""
+
+    def __init__(self, folder: Path) -> None:
+        self.attacker = ""  # a task with markup in every text
+        self._folder = folder
+        self.store = f"sqlite:///{folder}/shop.db"
+        self.environment = {
+            **os.environ,
+            "ONTHEDOT_STORE": self.store,
+            "ONTHEDOT_WEB_TOKEN": TOKEN,
+            "ONTHEDOT_WEB_VIEWER_TOKEN": VIEWER_TOKEN,
+        }
+        self.port = free_port()
+        self.program = SHOP
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @contextmanager
+    def worker(self) -> Iterator[None]:
+        with self._process("worker", "--stop-timeout", "0", str(self.program), until="ready"):
+            yield
+
+    @contextmanager
+    def page(self) -> Iterator[None]:
+        with self._process("-n", "shop", "web", "--listen", f":{self.port}", until="page http"):
+            yield
+
+    @contextmanager
+    def _process(self, *arguments: str, until: str) -> Iterator[None]:
+        """until: a text of the line after which it serves."""
+        log = self._folder / f"{arguments[-1].replace('/', '_')}.log"
+        with log.open("w") as output:
+            process = subprocess.Popen(
+                [*_ONTHEDOT, *arguments], cwd=ROOT, env=self.environment, stdout=output, stderr=subprocess.STDOUT
+            )
+        try:
+            wait_until(lambda: until in log.read_text() or process.poll() is not None, timeout=60)
+            assert until in log.read_text(), log.read_text()
+            yield
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
+
+    def run(self, code: str) -> str:
+        """Runs `async def main()` in a process of its own: the browser's event loop is in this one."""
+        program = f"import asyncio\nfrom tests.page import shop\n{code}\nasyncio.run(main())"
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=ROOT, env=self.environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+
+FILL = f"""
+async def main():
+    async with shop.app:
+        for order in range(6):
+            await shop.email.enqueue(f"user{{order}}@example.com", order)
+            await shop.deliver.enqueue(order, ["acme", "globex"][order % 2])
+        bad = await shop.deliver.options(label={XSS!r}, tags=[{XSS!r}]).enqueue(-1, {XSS!r})
+        await shop.email.options(after=3600).enqueue("later@example.com", 7)
+        await shop.resize.enqueue("large.png", 600.0)
+        try:
+            await bad.result(timeout=20)
+        except Exception:
+            print(bad.uuid)
+"""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    if find_spec("playwright") is None:
+        give_up("no playwright: it comes with the dependency group `page`")
+    if not (ROOT / "src" / "onthedot" / "web" / "static" / "manifest.json").exists():
+        give_up("the page is not built: ./dev page")
+    program = debian.wanted("chromium-headless-shell")
+    from playwright.sync_api import sync_playwright
+
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-quic"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program.path, args=flags, env=program.environment)
+        yield browser
+        browser.close()
+    asyncio.set_event_loop(None)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    found = Shop(tmp_path_factory.mktemp("shop"))
+    with found.worker():
+        found.attacker = found.run(FILL)
+        with found.page():
+            yield found
+
+
+class Watched:
+    """A tab, and all that should not happen in it."""
+
+    def __init__(self, page: Page, origin: str) -> None:
+        self.page = page
+        self.troubles: list[str] = []
+        page.on("console", lambda message: self._on_console(message.type, message.text, str(message.location)))
+        page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: self.troubles.append(f"dialog: {dialog.message}"))
+        page.on("request", lambda request: self._on_request(request.url, origin))
+
+    def _on_console(self, kind: str, text: str, location: str) -> None:
+        if kind in {"error", "warning"} and "/api/v1/changes" not in location:
+            self.troubles.append(f"{kind}: {text} {location}")
+
+    def _on_request(self, url: str, origin: str) -> None:
+        if not url.startswith((origin, "data:")):
+            self.troubles.append(f"request outside the origin: {url}")
+
+
+@pytest.fixture
+def tab(chromium: Browser, shop: Shop) -> Iterator[Watched]:
+    """A tab that is signed in."""
+    context = chromium.new_context(
+        viewport={"width": 1440, "height": 900}, timezone_id="Europe/Berlin", reduced_motion="reduce"
+    )
+    watched = Watched(context.new_page(), shop.address)
+    watched.page.goto(f"{shop.address}/?token={TOKEN}")
+    yield watched
+    context.close()
+    assert watched.troubles == []

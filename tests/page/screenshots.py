@@ -1,0 +1,79 @@
+"""Takes the screenshots of docs/how-to/page.md: a shop with real workers, in Chromium.
+
+python -m tests.page.screenshots
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import sync_playwright
+
+from tests.page.checkout import ROOT
+from tests.page.conftest import SHOP, TOKEN, Shop
+from tests.support.services import debian
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+IMAGES = ROOT / "docs" / "images"
+FILL = """
+async def main():
+    async with shop.app:
+        for order in range(120):
+            await shop.email.enqueue(f"user{order}@example.com", order)
+        for order in range(24):
+            await shop.deliver.enqueue(order, ["acme", "globex", "initech"][order % 3])
+        for order in range(4):
+            await shop.deliver.enqueue(-1 - order, "globex")
+        for image in range(12):
+            await shop.resize.enqueue(f"photo-{image}.png", 300.0 if image < 2 else 0.2)
+        for order in range(30):
+            await shop.email.options(after=3600 + 60 * order).enqueue(f"later{order}@example.com", order)
+"""
+SIZES = {"wide": (1280, 760), "narrow": (390, 760)}
+
+
+def take(page: Page, shop: Shop, path: str, name: str, theme: str, size: str = "wide") -> None:
+    width, height = SIZES[size]
+    page.set_viewport_size({"width": width, "height": height})
+    page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+    page.goto(f"{shop.address}/{path}")
+    page.wait_for_selector("main :is(h1, .empty)")
+    page.wait_for_selector(".loading", state="detached")
+    page.wait_for_timeout(1500)  # for the second round of updates
+    page.screenshot(path=IMAGES / f"page-{name}.png")
+
+
+def main() -> None:
+    IMAGES.mkdir(exist_ok=True)
+    program = debian.program("chromium-headless-shell")
+    code = Path(tempfile.gettempdir()) / "shop.py"  # tracebacks show no path of this checkout
+    shutil.copy(SHOP, code)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        shop = Shop(Path(folder))
+        shop.program = code
+        browser = playwright.chromium.launch(
+            executable_path=program.path, args=["--no-sandbox"], env=program.environment
+        )
+        with shop.worker():
+            shop.run(FILL)
+            with shop.page():
+                page = browser.new_context(timezone_id="Europe/Berlin").new_page()
+                page.goto(f"{shop.address}/?token={TOKEN}")
+                take(page, shop, "", "overview", "light")
+                take(page, shop, "tasks?q=source%3Aresize", "tasks", "dark")
+                take(page, shop, "failed", "failed", "light")
+                page.click("text=Newest >> nth=0")
+                page.wait_for_selector(".attempts")
+                page.screenshot(path=IMAGES / "page-task.png")
+                take(page, shop, "", "narrow", "dark", "narrow")
+        browser.close()
+    code.unlink()
+
+
+if __name__ == "__main__":
+    main()

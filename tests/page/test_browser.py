@@ -1,0 +1,202 @@
+"""The page in Chromium, on a real store with workers."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.page.checkout import ROOT
+from tests.page.conftest import TOKEN, VIEWER_TOKEN, XSS, Shop, Watched
+from tests.support.services.programs import give_up
+from tests.support.services.valkey import free_port
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+PAGES = (
+    "",
+    "tasks",
+    "task",
+    "failed",
+    "sources",
+    "sources/deliver",
+    "schedules",
+    "workers",
+    "login",
+    "nothing",
+)
+LOOKS = ((1440, "light"), (1024, "dark"), (390, "light"))
+AXE = ROOT / "page" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def visit(tab: Watched, shop: Shop, path: str) -> None:
+    tab.page.goto(f"{shop.address}/{path}")
+    tab.page.wait_for_selector("main :is(h1, .empty)")
+    tab.page.wait_for_selector(".loading", state="detached")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_fits_every_width_and_axe_finds_nothing_serious(tab: Watched, shop: Shop, path: str) -> None:
+    if not AXE.exists():
+        give_up("axe-core is not installed: python page/build_page.py --packages")
+    visit(tab, shop, f"tasks/{shop.attacker}" if path == "task" else path)
+    tab.page.evaluate(AXE.read_text())
+    for width, theme in LOOKS:
+        tab.page.set_viewport_size({"width": width, "height": 900})
+        tab.page.emulate_media(color_scheme=theme)
+        assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
+        found = tab.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        assert serious_ones(found["violations"]) == []
+    if path == "nothing":
+        tab.troubles = [text for text in tab.troubles if "404" not in text]
+
+
+def serious_ones(rules: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    return [
+        (rule["id"], node["html"], node["failureSummary"])
+        for rule in rules
+        if rule["impact"] in {"serious", "critical"}
+        for node in rule["nodes"]
+    ]
+
+
+def test_signing_in_needs_the_token_and_leaves_it_nowhere(chromium: Browser, shop: Shop) -> None:
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(f"{shop.address}/tasks")
+    assert page.url == f"{shop.address}/login"
+    page.fill("input[type=password]", "wrong")
+    page.click("button[type=submit]")
+    page.wait_for_selector("[role=alert]")
+    page.fill("input[type=password]", TOKEN)
+    page.click("button[type=submit]")
+    page.wait_for_selector(".tiles")
+    assert page.url == f"{shop.address}/"
+    assert TOKEN not in page.content()
+    assert TOKEN not in page.evaluate("JSON.stringify([document.cookie, {...localStorage}, {...sessionStorage}])")
+    page.click("button[title^='Sign out']")
+    page.wait_for_selector(".sign-in-again")
+    page.fill("input[type=password]", TOKEN)
+    page.click(".sign-in-again button[type=submit]")
+    page.wait_for_selector(".sign-in-again", state="detached")
+    context.close()
+
+
+def test_markup_in_data_stays_text(tab: Watched, shop: Shop) -> None:
+    for path in ("tasks", f"tasks/{shop.attacker}", "failed", "tasks?q=%3Cimg%20src%3Dx%20onerror%3Dx()%3E"):
+        visit(tab, shop, path)
+        assert tab.page.evaluate("window.attacked") is None
+        assert tab.page.locator("main img").count() == 0
+    visit(tab, shop, f"tasks/{shop.attacker}")
+    assert tab.page.inner_text("h1") == XSS
+    assert tab.page.locator(".attempt").count() == 3
+
+
+def test_the_policy_refuses_scripts_in_the_page(tab: Watched, shop: Shop) -> None:
+    visit(tab, shop, "")
+    refused = tab.page.evaluate(
+        """() => new Promise((resolve) => {
+            addEventListener("securitypolicyviolation", (event) => resolve(event.violatedDirective));
+            const script = document.createElement("script");
+            script.textContent = "window.attacked = 1";
+            document.body.append(script);
+        })"""
+    )
+    assert refused.startswith("script-src")
+    assert tab.page.evaluate("window.attacked") is None
+    tab.troubles = [text for text in tab.troubles if "Content Security Policy" not in text]
+
+
+def test_keys_move_between_pages_and_rows(tab: Watched, shop: Shop) -> None:
+    visit(tab, shop, "")
+    tab.page.keyboard.press("g")
+    tab.page.keyboard.press("t")
+    tab.page.wait_for_selector("table.tasks tbody tr")
+    tab.page.keyboard.press("j")
+    tab.page.keyboard.press("j")
+    tab.page.keyboard.press("k")
+    chosen = tab.page.get_attribute("tr.current", "data-uuid")
+    tab.page.keyboard.press("Enter")
+    tab.page.wait_for_selector(".task-head")
+    assert tab.page.url == f"{shop.address}/tasks/{chosen}"
+    tab.page.keyboard.press("Escape")
+    tab.page.wait_for_selector("table.tasks")
+    tab.page.keyboard.press("/")
+    tab.page.keyboard.type("g t state:failed")
+    assert tab.page.input_value("#filter") == "g t state:failed"
+    tab.page.keyboard.press("Escape")
+    tab.page.keyboard.press("?")
+    tab.page.wait_for_selector("dialog[open]")
+
+
+def test_the_address_holds_the_filter(tab: Watched, shop: Shop) -> None:
+    visit(tab, shop, "tasks")
+    tab.page.click(".tabs a:has-text('Failed')")
+    tab.page.wait_for_url("**/tasks?q=state%3Afailed")
+    tab.page.wait_for_selector("table.tasks .state-failed")
+    before = tab.page.locator("table.tasks tbody tr").count()
+    tab.page.reload()
+    tab.page.wait_for_selector("table.tasks .state-failed")
+    assert tab.page.locator("table.tasks tbody tr").count() == before
+    tab.page.go_back()
+    tab.page.wait_for_selector("table.tasks .state-succeeded")
+
+
+def test_an_operator_retries_pauses_and_resumes(tab: Watched, shop: Shop) -> None:
+    visit(tab, shop, f"tasks/{shop.attacker}")
+    tab.page.keyboard.press("r")
+    tab.page.fill("dialog input", "the vendor is back")
+    tab.page.keyboard.press("Enter")
+    tab.page.wait_for_selector(".notice.done")
+    tab.page.wait_for_selector("dialog[open]", state="detached")
+    visit(tab, shop, "sources/deliver")
+    tab.page.click("text=Pause…")
+    tab.page.fill("dialog input", "the vendor is down")
+    tab.page.click("dialog button[type=submit]")
+    tab.page.wait_for_selector("text=the vendor is down")
+    tab.page.click("text=Resume")
+    tab.page.wait_for_selector("text=Pause…")
+
+
+def test_a_viewer_sees_no_actions(chromium: Browser, shop: Shop) -> None:
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(f"{shop.address}/?token={VIEWER_TOKEN}")
+    page.goto(f"{shop.address}/sources/deliver")
+    page.wait_for_selector(".tiles")
+    page.wait_for_selector("button[title^='Sign out']")
+    assert page.locator("text=Pause…").count() == 0
+    context.close()
+
+
+def test_a_task_that_ends_changes_its_open_page(tab: Watched, shop: Shop) -> None:
+    uuid = shop.run(
+        """
+async def main():
+    async with shop.app:
+        print((await shop.email.options(after=3).enqueue("now@example.com", 1)).uuid)
+"""
+    )
+    visit(tab, shop, f"tasks/{uuid}")
+    assert tab.page.inner_text(".task-title .state").strip() != "Failed"
+    tab.page.wait_for_selector(".task-title .state-succeeded", timeout=15_000)
+
+
+def test_without_a_server_the_last_data_stays(tab: Watched, shop: Shop) -> None:
+    """On a page of its own server, whose port is taken again."""
+    other = Shop.__new__(Shop)
+    other.__dict__.update(shop.__dict__)
+    other.port = free_port()
+    with other.page():
+        tab.page.context.clear_cookies()
+        tab.page.goto(f"{other.address}/?token={TOKEN}")
+        tab.page.wait_for_selector(".tiles")
+    tab.page.wait_for_selector(".banner[role=alert]", timeout=15_000)
+    assert tab.page.locator(".tiles").count() == 1
+    begin = time.monotonic()
+    with other.page():
+        tab.page.wait_for_selector(".banner", state="detached", timeout=20_000)
+    assert time.monotonic() - begin < 20
+    tab.troubles.clear()  # every refused request is an error of the console
