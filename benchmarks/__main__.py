@@ -12,6 +12,7 @@ from benchmarks import (
     change_reads,
     event_paths,
     events,
+    find,
     flow_costs,
     flow_delays,
     kafka,
@@ -48,6 +49,7 @@ SUITES = {
     "settle": settle.MEASURES,
     "events": events.MEASURES + postgres_events.MEASURES + kafka.MEASURES + event_paths.MEASURES,
     "kafka": kafka.MEASURES,
+    "find": find.MEASURES,
     "flows": flow_costs.MEASURES + flow_delays.MEASURES,
     "waiting": waiting_tasks.MEASURES,
     "streams": streams.MEASURES,
@@ -62,7 +64,7 @@ def main() -> int:
     parser.add_argument("--only", help="measures whose name contains this")
     parser.add_argument("--rounds", type=int, default=5, help="number of interleaved rounds for the medians (5)")
     parser.add_argument("--quick", action="store_true", help="one small round that only shows whether it runs")
-    parser.add_argument("--before", help="flows: a checkout of an older tree, whose plain tasks are measured too")
+    parser.add_argument("--before", help="flows, find: a checkout of an older tree, which is measured too")
     parser.add_argument("--json", help="write the figures to this file")
     options = parser.parse_args()
     if options.before:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from hypothesis.stateful import RuleBasedStateMachine
 from msgspec.structs import asdict, replace
@@ -19,11 +19,15 @@ from onthedot.stores.contract import (
     Record,
     Requeued,
     Schedule,
+    State,
     Store,
     Suspended,
 )
 from tests.model.naive import NaiveStore
 from tests.model.stores import OnMemory
+
+LISTS: list[dict[str, str]] = [{"state": state} for state in get_args(State)]
+LISTS += [{"state": state, "source": "a"} for state in ("failed", "ready", "scheduled", "succeeded", "cancelled")]
 
 
 class StorePair(OnMemory, RuleBasedStateMachine):
@@ -84,6 +88,18 @@ class StorePair(OnMemory, RuleBasedStateMachine):
         """Claimed records; a store may or may not show them as running already."""
         return [record | {"state": "claimed"} for record in self.records(records, ours=ours)]
 
+    def same_pages(self, where: dict[str, str]) -> None:
+        rows: list[Record] = []
+        after: str | None = None
+        while True:
+            page = self.wait(self.store.find(where, after, 5))
+            rows += page.rows
+            after = page.after
+            if after is None:
+                break
+        ours = self.naive.find(where, None, 1000).rows
+        check_equal_records(self.records(rows, ours=False), self.records(ours, ours=True))
+
 
 def plain(answer: Any) -> Any:
     return [*answer] if isinstance(answer, Sequence) else answer
@@ -91,7 +107,8 @@ def plain(answer: Any) -> Any:
 
 def check_equal_records(theirs: list[dict[str, Any]], ours: list[dict[str, Any]]) -> None:
     """Fails with the differences only."""
-    assert [each["uuid"] for each in theirs] == [each["uuid"] for each in ours]
+    names = [[each["uuid"] for each in some] for some in (theirs, ours)]
+    assert names[0] == names[1], f"{names[0]} instead of {names[1]}"
     for their, our in zip(theirs, ours, strict=True):
         differ = {name: (their[name], our[name]) for name in our if their[name] != our[name]}
         assert not differ, f"{our['uuid']}: {differ}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace as replace_bucket
 
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from onthedot.stores.contract import (
     Schedule,
     State,
 )
+from tests.model.naive_pages import find_page
 from tests.model.rows import Limits, Row, SessionRow
 
 
@@ -34,6 +35,7 @@ class Control:
         self.stored_schedules: dict[str, Schedule] = {}
         self.session_rows: dict[str, SessionRow] = {}
         self.counter = 0
+        self.fence = 0
 
     def add(self, tasks: Sequence[NewTask]) -> list[Added]:
         raise NotImplementedError
@@ -138,9 +140,7 @@ class Control:
         return [self.rows[uuid].seen() if uuid in self.rows else None for uuid in uuids]
 
     def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
-        seen = [row.seen() for row in sorted(self.rows.values(), key=lambda row: -row.record.seq)]
-        found = [r for r in seen if _matches(r, where) and (after is None or r.seq < int(after))]
-        return Page(found[:limit], str(found[limit - 1].seq) if len(found) > limit else None)
+        return find_page(self.rows.values(), self.fence, where, after, limit)
 
     def notes(self, uuid: str, after: int, limit: int, kind: str | None = None) -> list[tuple[int, Note]]:
         notes = self.rows[uuid].notes.values() if uuid in self.rows else ()
@@ -180,25 +180,3 @@ class Control:
     def sessions(self) -> dict[str, bytes]:
         alive = {name: p.info for name, p in self.session_rows.items() if p.until > self.clock.now()}
         return {name: info for name, info in alive.items() if info is not None}
-
-
-def _matches(record: Record, where: Mapping[str, str]) -> bool:
-    tests: dict[str, Callable[[str], bool]] = {
-        "uuid": lambda text: text in (record.uuid[: len(text)], record.uuid[-len(text) :]),
-        "source": lambda text: record.source == text,
-        "state": lambda text: record.state == text,
-        "tag": lambda text: text in record.policy.tags,
-        "unique": lambda text: record.unique == text,
-        "lane": lambda text: record.lane == text,
-        "flow": lambda text: _belongs_to(record, text),
-        "waits_for": lambda text: any(name == text for name, _ in record.wait.counters) if record.wait else False,
-        "since": lambda text: record.added >= int(text),
-        "until": lambda text: record.added < int(text),
-    }
-    return all(tests[name](text) for name, text in where.items())
-
-
-def _belongs_to(record: Record, flow: str) -> bool:
-    if record.links is None or record.links.flow is None:
-        return False
-    return record.links.flow == (record.uuid if flow == "*" else flow)

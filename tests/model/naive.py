@@ -46,7 +46,6 @@ class NaiveStore(NaivePlaces):
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
         self.dead_sessions: set[str] = set()
-        self.fence = 0
 
     # -- settling
 

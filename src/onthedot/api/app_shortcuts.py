@@ -22,7 +22,7 @@ class AppShortcuts:
         return await self.operations.explain(uuid)
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
-        """Returns a page of tasks, newest first: ``await app.find(state="failed", source="send", limit=10)``.
+        """Returns a page of tasks, newest first, or in the order of the state: ``await app.find(state="failed")``.
 
         Args:
             where: See `TaskFilter`.

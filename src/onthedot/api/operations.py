@@ -85,7 +85,7 @@ class AppOperations:
         return await self._portal.run(lambda client: client.operations.get(uuid))
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
-        """Returns a page of tasks, newest first: ``await app.operations.find(state="failed", limit=10)``.
+        """Returns a page of tasks, newest first, or in the order of the state: ``find(state="failed", limit=10)``.
 
         Args:
             where: See `TaskFilter`.

@@ -132,7 +132,7 @@ class Scheduler:
         return TaskHandle(self.runtime.portal, added.uuid, decode_untyped_result, fresh)
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
-        """Returns a page of tasks, newest first: ``find(state="failed")`` is the history of failures.
+        """Returns a page of tasks: ``find(state="failed")`` is the history of failures, the last end first.
 
         Args:
             where: See `TaskFilter`.

@@ -51,7 +51,7 @@ _ORDERS: dict[str, Callable[[TaskInfo], Any]] = {
 @click.option("--sort", type=click.Choice(list(_ORDERS)),
               help="The longest run, the next due, the last end or most attempts first. [newest first]")  # fmt: skip
 def list_tasks(options: GlobalOptions, /, sort: str | None, **given: Any) -> None:
-    """Tasks, newest first."""
+    """Tasks, newest first; of one state the next to run, the soonest or the last ended first."""
     where = task_filter(given)
     if sort and "cursor" in where:
         raise click.UsageError("--sort has no pages: raise --limit instead of --cursor")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _MAX_LATE = MAX_UNSERVED / 1000  # seconds; also of a window of a schedule
 MAX_PAUSE = timedelta(hours=1)
 _WEEK = timedelta(days=7)  # succeeded tasks are kept so long; older failures could not be compared with them
-MAX_READY = 10_000  # ready tasks that are read
+MAX_READY = 1_000  # ready tasks of a source that are read, the next to run first
 _MAX_FINDINGS = 5  # of a kind
 
 
@@ -118,17 +118,11 @@ def _undecodable(groups: Sequence[FailureGroup], set_aside: Sequence[bytes]) -> 
 
 
 async def _oldest(operations: Operations, sources: Iterable[SourceInfo]) -> dict[str, int]:
-    """Return the due time of the oldest ready task of every source.
-
-    Two bounded reads: the newest tasks, and the newest of those that were added long enough ago to be late.
-    """
+    """Return the oldest due time among the first ready tasks of every source."""
     oldest: dict[str, int] = {}
-    limit = min(MAX_READY, sum(each.ready for each in sources))
-    if not limit:
-        return oldest
-    before = {"until": str(int((time.time() - _MAX_LATE) * 1000))}
-    for where in ({"state": "ready"}, {"state": "ready"} | before):
-        async for record in operations.tasks.records(where, limit):
+    for source in sources:
+        where = {"state": "ready", "source": source.name}
+        async for record in operations.tasks.records(where, min(source.ready, MAX_READY)):
             oldest[record.source] = min(record.due, oldest.get(record.source, record.due))
     return oldest
 

@@ -370,9 +370,9 @@ class _Explainer:
         record = self._record
         assert record.lane is not None
         place = (record.rank, record.seq)
-        where = {"lane": record.lane, "state": "parked", "until": str(record.added + 1)}
+        where = {"lane": record.lane, "state": "parked"}
         before = [(other.rank, other.seq) < place async for other in sample(self._store, where, _MAX_SAMPLE)]
-        return ahead if len(before) >= _MAX_SAMPLE else sum(before)
+        return ahead if len(before) >= _MAX_SAMPLE and all(before) else sum(before)
 
     def _holders(self, records: Sequence[Record]) -> tuple[Holder, ...]:
         return tuple(self._holder(record) for record in records[:_MAX_HOLDERS])

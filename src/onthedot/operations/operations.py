@@ -88,7 +88,7 @@ class Operations:
         return await self.tasks.get(uuid)
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
-        """Return a page of tasks, newest first."""
+        """Return a page of tasks, in the order of `Inspect.find`."""
         return await self.tasks.find(**where)
 
     async def explain(self, uuid: str, zone: tzinfo | None = UTC) -> Explanation:
@@ -120,8 +120,9 @@ class Operations:
 
     async def _failed(self, since: int | None, source: str | None) -> AsyncIterator[Record]:
         async for record in self.tasks.in_state("failed", source):
-            if since is None or record.history.ended is None or record.history.ended >= since:
-                yield record
+            if since is not None and (record.history.ended or 0) < since:
+                return  # they come last ended first
+            yield record
 
     async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
         """End pending tasks at once and ask workers to cancel running ones. Return how many were alive.

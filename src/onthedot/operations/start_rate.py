@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from onthedot.stores.contract import Record, Store
 
 _SAMPLE = 400  # runs; with more slots than that, the estimate is too low
-_MAX_READS = 3  # of up to 20,000 records each; older runs are not seen
+_MAX_READS = 3  # of up to 20,000 records each, where a read is a scan; older runs are not seen
 _MIN_RUNS = 5  # fewer ended runs give no estimate
 _DURATION = 1.5  # ratio of a run's duration to the age of running ones: 2 if all take equally long, 1 if they vary much
 
 
 async def sample(store: Store, where: Mapping[str, str], limit: int) -> AsyncIterator[Record]:
-    """Yield the newest records that a bounded number of reads finds."""
+    """Yield the first records that a bounded number of reads finds, in the order of their state."""
     cursor: str | None = None
     for _ in range(_MAX_READS):
         page = await store.find(where, cursor, min(limit, _SAMPLE))

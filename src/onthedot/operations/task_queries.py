@@ -9,7 +9,9 @@ from datetime import datetime
 from math import inf
 from typing import NamedTuple, TypedDict, Unpack
 
-from onthedot.clock.epoch import to_ms
+from msgspec.structs import replace
+
+from onthedot.clock.epoch import from_optional_ms, to_ms
 from onthedot.errors import ArgumentError, TaskNotFound
 from onthedot.model.error_fingerprint import fingerprint
 from onthedot.model.failures import decode_failure
@@ -24,23 +26,29 @@ PENDING: tuple[State, ...] = ("scheduled", "ready", "parked")
 NOT_STARTED: tuple[State, ...] = (*PENDING, "waiting")
 _PAGE = 100
 MAX_READS = 50  # for one page; then it is short, and its cursor continues there
-_CURSOR = re.compile(r"(after:|parked:)?[0-9]*")
+_CURSOR = re.compile(r"(after:|parked:)?([0-9]+:[0-9.-]*:[0-9]*)?")
 _AFTER = "after:"  # begins any other cursor, which is no page number
 _PARKED = "parked:"  # begins the cursor of a page with ready tasks that are parked
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """A page of tasks, newest first; it has a length and can be iterated over.
+    """A page of tasks; it has a length and can be iterated over.
 
-    tasks: the records
+    tasks: the records, in the order of `find`
     cursor: of the next page; None: this is the last
+    scanned: how many tasks were looked at
+    scanned_to: the time of the last of them
     """
 
     tasks: tuple[TaskInfo, ...]
     """The tasks; the page itself is iterable and has a length."""
     cursor: str | None
     """Continues there: ``find(cursor=page.cursor, …)``. None: this was the last page."""
+    scanned: int = 0
+    """How many tasks were looked at; with filters like `tag`, most of them may not match."""
+    scanned_to: datetime | None = None
+    """The time of the last of them, in the order of the page: when it was added, is due or has ended."""
 
     def __iter__(self) -> Iterator[TaskInfo]:
         return iter(self.tasks)
@@ -83,6 +91,8 @@ class TaskFilter(TypedDict, total=False):
 class _RecordPage(NamedTuple):
     records: list[Record]
     cursor: str | None
+    scanned: int
+    scanned_to: int | None
 
 
 async def find_pages(store: Store, where: Mapping[str, str], size: int) -> AsyncIterator[Sequence[Record]]:
@@ -144,6 +154,8 @@ class TaskQueries:
             return part
         found = [record async for record in self.records({"uuid": part}, limit=2)]
         if not found:
+            found = [record async for record in self.records({"uuid_end": part}, limit=2)]
+        if not found:
             raise _not_found(part, what)
         if len(found) > 1:
             raise TaskNotFound(
@@ -152,9 +164,10 @@ class TaskQueries:
         return found[0].uuid
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
-        """Return a page, newest first. It may be short and have a cursor: a call reads a bounded number of tasks."""
+        """Return a page. It may be short and have a cursor: a call reads a bounded number of tasks."""
         page = await self._find(where)
-        return TaskPage(tuple([await self._with_errors(record) for record in page.records]), page.cursor)
+        tasks = tuple([await self._with_errors(record) for record in page.records])
+        return TaskPage(tasks, page.cursor, page.scanned, from_optional_ms(page.scanned_to))
 
     async def _with_errors(self, record: Record) -> TaskInfo:
         """Add the errors of earlier attempts."""
@@ -173,18 +186,25 @@ class TaskQueries:
         store_filter = _store_filter(where)
         must_decode = not where.keys().isdisjoint(("error", "group", "text", "where"))
         records: list[Record] = []
+        scanned = 0
+        scanned_to: int | None = None
         for _ in range(MAX_READS):
             before = cursor
-            page = await self._read(store_filter, before, BATCH if must_decode else limit - len(records))
+            try:
+                page = await self._read(store_filter, before, BATCH if must_decode else limit - len(records))
+            except ValueError as error:  # the cursor belongs to other filters
+                raise ArgumentError(str(error)) from None
+            matching = [used for used, record in enumerate(page.rows, 1) if not must_decode or _matches(record, where)]
+            wanted = matching[: limit - len(records)]
+            records += [page.rows[used - 1] for used in wanted]
+            if len(wanted) < len(matching):  # the next page begins in the middle of this one
+                page = await self._read(store_filter, before, wanted[-1])
+            scanned += page.scanned
+            scanned_to = page.scanned_to or scanned_to
             cursor = page.after
-            for used, record in enumerate(page.rows, 1):
-                if not must_decode or _matches(record, where):
-                    records.append(record)
-                if len(records) == limit and used < len(page.rows):  # the next page begins in the middle of this one
-                    return _RecordPage(records, _public((await self._read(store_filter, before, used)).after))
             if cursor is None or len(records) >= limit:
                 break
-        return _RecordPage(records, _public(cursor))
+        return _RecordPage(records, _public(cursor), scanned, scanned_to)
 
     async def _read(self, where: dict[str, str], cursor: str | None, size: int) -> Page:
         """Read a page of the store. The state ready includes parked tasks, which come after the others."""
@@ -192,10 +212,10 @@ class TaskQueries:
             page = await self._store.find(where | {"state": "parked"}, cursor.removeprefix(_PARKED) or None, size)
             if page.after is None:
                 return page
-            return Page(page.rows, _PARKED + page.after)
+            return replace(page, after=_PARKED + page.after)
         page = await self._store.find(where, cursor, size)
         if page.after is None and where.get("state") == "ready":
-            return Page(page.rows, _PARKED)
+            return replace(page, after=_PARKED)
         return page
 
     async def matching(self, **where: Unpack[TaskFilter]) -> list[str]:

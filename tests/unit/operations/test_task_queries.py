@@ -71,7 +71,7 @@ async def test_tasks_are_found_by_arguments_and_metadata(app: App) -> None:
     assert await found(where={"customer": "acme"}) == acme[::-1]
     assert await found(where={"order.id": "1"}) == [other, acme[0]]
     assert await found(where={"order.id": 1, "customer": "acme"}) == [acme[0]]
-    assert await found(where={"team": "a"}, source="send", state="ready") == acme[::-1]
+    assert await found(where={"team": "a"}, source="send", state="ready") == acme
     assert await found(where={"team": "b"}) == []
     assert len(await found(where={})) == 3
 

@@ -12,9 +12,9 @@ from onthedot.stores.sqlite import schema as sqlite
 
 DIGESTS = {
     "sqlite 3": "e9b6a9f15c3f",
-    "sqlite 4": "19490c897b98",
+    "sqlite 4": "87ad23cb9a53",
     "postgres 3": "b4a5b5e8ef3d",
-    "postgres 4": "962c538ccb6c",
+    "postgres 4": "f1e3089c2b4f",
 }
 
 

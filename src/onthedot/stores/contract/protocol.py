@@ -196,10 +196,23 @@ class Inspect(Protocol):
         ...
 
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
-        """Newest first. where: uuid (its beginning or end), source, state, tag, unique, lane; since, until (ms); flow
-        (of a flow's uuid, or "*": the last tasks of flows); waits_for (a counter).
+        """One page of tasks, in the order of their state.
 
-        A call reads a bounded number of records: a page may be short and still have a cursor.
+        where: uuid (its beginning), uuid_end, source, state, tag, unique, lane; since, until (ms of adding); flow (of
+        a flow's uuid, or "*": the last tasks of flows); waits_for (a counter). after: the cursor of the page before.
+
+        - no state, running, and any state with uuid, flow or waits_for: newest added first
+        - ready, parked: next to run first (rank, seq); scheduled: soonest first; waiting: in the order of adding. Tasks
+          that must end, and lifted ones, are in no queue: they come first
+        - ended states: last ended first
+
+        A page costs as much as its rows, whatever the number of tasks, with these filters: a state; ready, running or
+        an ended state, and source; parked and lane; flow; waits_for; the beginning of a uuid. With any other filter it
+        is a scan that ends after a bounded number of records: a page may be short and still have a cursor, and its
+        `scanned` and `scanned_to` state the extent.
+
+        Tasks may change between two pages: no page lists a task again, unless its due time was replaced meanwhile, and
+        none that stays in its place is left out.
         """
         ...
 

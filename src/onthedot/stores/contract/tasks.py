@@ -135,7 +135,10 @@ class Added(Struct, frozen=True, gc=False):
 
 
 class Page(Struct, frozen=True):
-    """One page of records, newest first."""
+    """One page of records, in the order of their state (`Inspect.find`)."""
 
     rows: Sequence[Record]
-    after: str | None  # cursor of the next page; None: this was the last
+    after: str | None  # cursor of the next page, opaque; None: this was the last
+    scanned: int = 0  # records that the call has looked at; those that do not match are not in `rows`
+    scanned_to: int | None = None
+    """Time of the last of them, as ordered: when it was added, is due (less its boost), or has ended."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
 
 from onthedot.stores.contract import Record
 
@@ -68,6 +69,20 @@ class OrderedQueue:
     def moment(self) -> int | None:
         key = self.first()
         return None if key is None else key >> SEQ_BITS
+
+    def after(self, moment: int, seq: int, most: int) -> list[int]:
+        """The first keys behind this one, in order."""
+        start = moment << SEQ_BITS | seq
+        queue = self._queue
+        found: set[int] = set()
+        for place in range(bisect_right(queue, start), len(queue)):
+            if len(found) == most:
+                break
+            if queue[place] in self.members:
+                found.add(queue[place])
+        others = {key for key in self._heap if key > start and key in self.members}  # a key may be there twice
+        found.update(nsmallest(most, others))
+        return sorted(found)[:most]
 
     def before(self, moment: int, seq: int, most: int) -> int:
         """How many records are before this one, counted up to `most`; later ones are not read."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -57,7 +56,7 @@ def _is_kept_for_flow(tables: MemoryTables, record: Record) -> bool:
 def _keep_for_a_day(tables: MemoryTables, record: Record) -> None:
     kept = with_state(record, record.state, replace(record.history, keep_until=int(tables.now) + _DAY))
     tables.records[kept.uuid] = kept
-    tables.retained.setdefault(_DAY, deque()).append(kept)
+    tables.retained[_DAY].append(kept)
 
 
 def _firsts(tables: MemoryTables) -> list[Record]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from math import ceil
 from typing import assert_never
@@ -26,6 +26,7 @@ from onthedot.stores.contract import (
 from onthedot.stores.memory import retention
 from onthedot.stores.memory.claim import MemoryPicker
 from onthedot.stores.memory.counter_tables import MemoryCounterTables
+from onthedot.stores.memory.ended_tasks import EndedTable
 from onthedot.stores.memory.limits import MemoryLimitTable
 from onthedot.stores.memory.ordered_queue import OrderedQueue
 from onthedot.stores.memory.side_tables import ResultTable
@@ -92,9 +93,14 @@ class MemoryTables(MemoryCounterTables):
         self.has_expiring: bool = False  # some task could expire: then a claim clears alarms
         self._claims: dict[str, dict[ClaimEntry, None]] = {}  # by session
         self._chores: deque[str] = deque()
-        self._alarms = OrderedQueue()
-        self.retained: dict[int, deque[Record]] = {}  # ended records by keeping time: each queue in order of time
+        self.alarms: OrderedQueue = OrderedQueue()
+        self.retained: defaultdict[int, deque[Record]] = defaultdict(
+            deque
+        )  # ended records by keeping time: each queue in order of time
         self.retained_count: int = 0
+        self.ended: EndedTable = EndedTable(self.records)
+        self.unqueued: dict[str, None] = {}  # uuids of chores and lifted tasks, leased or not
+        self.waiting: OrderedQueue = OrderedQueue()  # all of them have the same moment: the order is that of adding
         self._results = ResultTable()
         self._seq = 0
         self._fence = 0
@@ -172,8 +178,10 @@ class MemoryTables(MemoryCounterTables):
             elif state == "parked":
                 assert record.lane is not None
                 self.limits.parked_in(record.lane).push(record.rank, record)
-            elif state == "waiting" and self.counters.add_waiting(record):
-                self.notifications.wait_over = True
+            elif state == "waiting":
+                self.waiting.push(0, record)
+                if self.counters.add_waiting(record):
+                    self.notifications.wait_over = True
             if state in ("scheduled", "waiting") or record.policy.expires is not None:
                 self._set_alarm(record)
         self.changes.entered += records
@@ -181,7 +189,7 @@ class MemoryTables(MemoryCounterTables):
     def _set_alarm(self, record: Record) -> None:
         alarm = alarm_of(record)
         if alarm is not None:
-            self._alarms.push(alarm, record)
+            self.alarms.push(alarm, record)
             self.notifications.alarmed.add(record.source)
             self.has_expiring = self.has_expiring or record.policy.expires is not None
 
@@ -193,19 +201,21 @@ class MemoryTables(MemoryCounterTables):
             assert record.lane is not None
             self.limits.parked_in(record.lane).remove(record.rank, record)
         elif record.state == "waiting":
+            self.waiting.remove(0, record)
             self.counters.remove_waiting(record)
 
     def leave_waits(self, records: Sequence[Record]) -> None:
         for record in records:
             self.counts(record.source)["waiting"] -= 1
+            self.waiting.remove(0, record)
             self.counters.remove_waiting(record)
             if record.history.wait_until is not None:
-                self._alarms.remove(record.history.wait_until, record)
+                self.alarms.remove(record.history.wait_until, record)
 
     def clear_alarm(self, record: Record) -> None:
         alarm = alarm_of(record)
         if alarm is not None:
-            self._alarms.remove(alarm, record)
+            self.alarms.remove(alarm, record)
 
     def _ready_queue(self, record: Record) -> OrderedQueue:
         queues = self.suspects if record.is_suspect else self.ready
@@ -216,7 +226,7 @@ class MemoryTables(MemoryCounterTables):
 
     def pop_due(self, limit: int) -> Sequence[Record]:
         popped: list[Record] = []
-        while len(popped) < limit and (record := self._alarms.pop_until(self.now)) is not None:
+        while len(popped) < limit and (record := self.alarms.pop_until(self.now)) is not None:
             popped.append(record)
         return popped
 
@@ -231,7 +241,7 @@ class MemoryTables(MemoryCounterTables):
         self.limits.forget(lane)
 
     def next_times(self) -> Iterable[float | None]:
-        return self._alarms.moment(), self.limits.next_refill(), self._first_death, self.next_window()
+        return self.alarms.moment(), self.limits.next_refill(), self._first_death, self.next_window()
 
     # -- chores
 
@@ -239,6 +249,7 @@ class MemoryTables(MemoryCounterTables):
         self.records[record.uuid] = record
         self.counts(record.source)[record.state] += 1
         self.changes.entered.append(record)
+        self.unqueued[record.uuid] = None
         if queued:
             self._chores.append(record.uuid)
 
@@ -375,6 +386,7 @@ class MemoryTables(MemoryCounterTables):
             self._claims[claim.session].pop(claim, None)
         if claim.chores:
             self.tally[record.source][record.state] -= 1
+            self.unqueued.pop(record.uuid, None)
             return
         self.tally[record.source]["running"] -= 1
         if record.lane is not None:
@@ -408,10 +420,8 @@ class MemoryTables(MemoryCounterTables):
             return
         self.records[record.uuid] = over
         self.tally[record.source][state] += 1
-        retained = self.retained.get(keep)
-        if retained is None:
-            retained = self.retained[keep] = deque()
-        retained.append(over)
+        self.ended.append(over, self.tally[record.source][state])
+        self.retained[keep].append(over)
         self.retained_count += 1
 
     # -- retention

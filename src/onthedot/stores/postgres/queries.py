@@ -7,4 +7,4 @@ from pathlib import Path
 from onthedot.stores.sql_files import load_queries
 
 FOLDER = Path(__file__).parent
-SQL = load_queries(FOLDER / "queries.sql", FOLDER / "event_queries.sql")
+SQL = load_queries(FOLDER / "queries.sql", FOLDER / "event_queries.sql", FOLDER / "list_queries.sql")

@@ -25,7 +25,8 @@ LEFT JOIN LATERAL (
 
 -- name: filters
 -- Fragment: the filters of `find`; null: any.
-($5::text IS NULL OR starts_with(t.uuid, $5) OR right(t.uuid, length($5)) = $5)
+($4::text IS NULL OR starts_with(t.uuid, $4))
+AND ($5::text IS NULL OR right(t.uuid, length($5)) = $5)
 AND ($6::text IS NULL OR t.source = $6)
 AND ($7::text IS NULL OR $7 = {visible_state})
 AND ($8::text IS NULL OR onthedot.has_tag_v1(t.policy, $8))
@@ -119,40 +120,6 @@ SELECT name FROM onthedot.app AS a WHERE id IN (
 -- Records by uuid.
 SELECT {record_columns} FROM onthedot.task AS t {places_and_claims}
 WHERE t.app = {app_id} AND t.uuid = ANY ($3::text[]);
-
--- name: newest_before
--- The newest task that was added before another.
-SELECT seq FROM onthedot.task WHERE app = {app_id} AND seq < $2 ORDER BY seq DESC LIMIT 1;
-
--- name: find
--- A page of records, newest first, from a range of seq.
-SELECT {record_columns} FROM onthedot.task AS t {places_and_claims}
-WHERE t.app = {app_id} AND t.seq < $3 AND t.seq >= $4 AND {filters} ORDER BY t.seq DESC LIMIT $15;
-
--- name: find_members
--- A page of tasks of one flow, by its index.
-SELECT {record_columns} FROM onthedot.task AS t {places_and_claims}
-WHERE t.app = {app_id} AND t.flow = $11 AND t.seq < $3 AND t.seq >= $4 AND {filters} ORDER BY t.seq DESC LIMIT $15;
-
--- name: find_last_tasks
--- A page of the last tasks of flows, by their index.
-SELECT {record_columns} FROM onthedot.task AS t {places_and_claims}
-WHERE t.app = {app_id} AND t.flow = t.uuid AND t.seq < $3 AND t.seq >= $4 AND {filters}
-ORDER BY t.seq DESC LIMIT $15;
-
--- name: find_waiting
--- A page of tasks that wait for a counter, read from its waiters.
-SELECT {record_columns} FROM onthedot.task AS t {places_and_claims}
-WHERE t.app = {app_id} AND t.seq < $3 AND t.seq >= $4 AND t.seq = ANY (ARRAY(
-    SELECT seq FROM onthedot.waiter WHERE app = {app_id} AND name = $12
-)) AND {filters} ORDER BY t.seq DESC LIMIT $15;
-
--- name: find_running
--- A page of running tasks. They are read from the claims, so the number of pending tasks does not matter.
-SELECT {record_columns} FROM onthedot.task AS t {places_and_claims}
-WHERE t.app = {app_id} AND t.seq < $3 AND t.seq >= $4 AND t.seq = ANY (ARRAY(
-    SELECT unnest(seqs) FROM onthedot.claim WHERE app = {app_id} AND NOT chore
-)) AND {filters} ORDER BY t.seq DESC LIMIT $15;
 
 -- name: position
 -- A pending task, the number of tasks before it, and the counts that its limits are judged by; all of one moment.

@@ -30,15 +30,12 @@ from onthedot.stores.contract import (
 )
 from onthedot.stores.postgres.change_cursor import SeenCalls
 from onthedot.stores.postgres.connections import PostgresConnection
+from onthedot.stores.postgres.lists import PostgresLists
 from onthedot.stores.postgres.protocol import to_record
 from onthedot.stores.postgres.queries import SQL
-from onthedot.stores.rules.filters import FILTERS, check
 from onthedot.stores.rules.limits import LimitTable, TokenBucket
+from onthedot.stores.rules.pages import PageBuilder
 from onthedot.stores.rules.position import blockers
-
-_MAX_READ = 20_000  # records that one call of `find` reads
-_TIMES = ("since", "until")
-_END = 2**62  # after every seq
 
 
 class PostgresReads(ABC):
@@ -60,34 +57,15 @@ class PostgresReads(ABC):
         return [found.get(uuid) for uuid in uuids]
 
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
-        check(where)
-        before = int(after) if after else _END
-        query = _indexed_query(where)
-        if query is not None:
-            records = await self._find(query, where, before, 0, limit)
-            return Page(records, str(records[-1].seq) if len(records) == limit else None)
-        newest = await self._newest_before(before)
-        if newest is None:
-            return Page([], None)
-        low = newest + 1 - _MAX_READ
-        records = await self._find("find", where, newest + 1, low, limit)
-        last = low
-        if len(records) == limit:
-            last = records[-1].seq
-        if await self._newest_before(last) is None:
-            return Page(records, None)
-        return Page(records, str(last))
-
-    async def _find(self, query: str, where: Mapping[str, str], before: int, low: int, limit: int) -> list[Record]:
-        filters: list[Any] = [
-            int(where[name]) if name in _TIMES and name in where else where.get(name) for name in FILTERS
-        ]
-        rows = await self._reads.rows(SQL[query], self._name, self._now(), before, low, *filters, limit)
-        return [to_record(row) for row in rows]
-
-    async def _newest_before(self, seq: int) -> int | None:
-        row = await self._reads.row(SQL["newest_before"], self._name, seq)
-        return None if row is None else row["seq"]
+        builder = PageBuilder(where, after, limit)
+        lists = PostgresLists(self._reads, self._name, where)
+        if builder.needs_fence:
+            builder.fence = (await self._reads.row(SQL["last_fence"]))["fence"]
+        while (request := builder.next_request()) is not None:
+            candidates = await lists.candidates(request)
+            rows = await lists.records([each.seq for each in candidates], self._now())
+            builder.take(request, candidates, {row["seq"]: to_record(row) for row in rows})
+        return builder.page()
 
     async def notes(self, uuid: str, after: int, limit: int, kind: NoteKind | None = None) -> list[tuple[int, Note]]:
         rows = await self._reads.rows(SQL["notes"], self._name, uuid, after, limit, kind)
@@ -183,18 +161,3 @@ def _to_entry(rows: Sequence[Mapping[str, Any]]) -> ChangeEntry:
         by_state[state] = by_state.get(state, 0) + row["number"]
         transitions += [Transition(at, uuid, source, state) for uuid in row["uuids"] or ()]
     return ChangeEntry(at, counts, transitions)
-
-
-def _indexed_query(where: Mapping[str, str]) -> str | None:
-    """The query that reads only what these filters select; None: all tasks are read, newest first."""
-    if where.get("state") == "running":
-        return "find_running"
-    if "waits_for" in where:
-        return "find_waiting"
-    match where.get("flow"):
-        case None:
-            return None
-        case "*":
-            return "find_last_tasks"
-        case _:
-            return "find_members"

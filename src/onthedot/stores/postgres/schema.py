@@ -33,12 +33,13 @@ _COUNTED_CHANGES = """
 ALTER TABLE onthedot.app ADD COLUMN changes_after bigint NOT NULL DEFAULT 0;
 ALTER TABLE onthedot.change ADD COLUMN source onthedot.label, ADD COLUMN number integer;
 """
-MIGRATIONS: dict[int, str] = {3: _REVIVES + _COUNTED_CHANGES + _text("event_schema", "series_schema")}
+_TABLES = ("event_schema", "series_schema", "list_migration", "list_schema")
+MIGRATIONS: dict[int, str] = {3: _REVIVES + _COUNTED_CHANGES + _text(*_TABLES)}
 """The tables, from this version to the next. The functions of the last version are replaced after all steps."""
 
 
 def schema_text() -> str:
-    return f"{_text('schema', 'event_schema', 'series_schema')}\n{functions_text()}"
+    return f"{_text('schema', 'event_schema', 'series_schema', 'list_schema')}\n{functions_text()}"
 
 
 def functions_text() -> str:

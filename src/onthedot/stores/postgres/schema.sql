@@ -126,9 +126,9 @@ CREATE TABLE note (
     number bigint GENERATED ALWAYS AS IDENTITY, seq bigint, kind text, name label, data bytea NOT NULL,
     fence bigint NOT NULL, session label NOT NULL, PRIMARY KEY (seq, kind, name)
 );
-CREATE TABLE retention (  -- what `purge` deletes: one row per call and keeping time, not per task
+CREATE TABLE retention (  -- what `purge` deletes: one row per call, keeping time, source and state, not per task
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, app integer NOT NULL, what text NOT NULL,
-    until bigint NOT NULL, ended bigint NOT NULL, seqs bigint[] NOT NULL
+    until bigint NOT NULL, ended bigint NOT NULL, seqs bigint[] NOT NULL, source label, state label  -- of ended tasks
 );
 CREATE INDEX retention_until ON retention (app, what, until, number);
 CREATE INDEX retention_ended ON retention (app, what, ended, number);

@@ -9,8 +9,8 @@ from onthedot.stores.redis.url import parse_url
 
 _IN_SCRIPT = re.compile(r"\w\('([A-Z]+)'(?:, '(NUMSUB)')?")  # of PUBSUB only NUMSUB: others list channels
 _CLIENT = (  # sent by the client itself, not by scripts
-    "auth", "client|setname", "select", "ping", "info", "time", "eval", "evalsha", "hget", "hgetall", "hkeys", "hscan",
-    "xrange", "subscribe",
+    "auth", "client|setname", "select", "ping", "info", "time", "eval", "evalsha", "hget", "hgetall", "hkeys",
+    "smembers", "xrange", "subscribe",
 )  # fmt: skip
 _CLUSTER = ("cluster|slots", "command")
 

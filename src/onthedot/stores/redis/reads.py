@@ -28,13 +28,15 @@ from onthedot.stores.contract import (
 )
 from onthedot.stores.redis.change_rows import to_call
 from onthedot.stores.redis.client import info_fields
+from onthedot.stores.redis.lists import RedisLists
 from onthedot.stores.redis.policy_format import remember_policy
 from onthedot.stores.redis.position import PositionAnswer, to_limit, to_position
 from onthedot.stores.redis.record_format import seq_bytes, to_schedules, to_seen_record, unpack_message
 from onthedot.stores.redis.series_format import to_entries
-from onthedot.stores.redis.uuid_format import pack_each_uuid, pack_uuid, to_uuid, uuid_patterns
+from onthedot.stores.redis.uuid_format import pack_each_uuid, pack_uuid, to_uuid
 from onthedot.stores.rules.change_log import choose_newest
-from onthedot.stores.rules.filters import check, fits
+from onthedot.stores.rules.filters import fits
+from onthedot.stores.rules.pages import Candidate, Key, PageBuilder
 from onthedot.stores.rules.records import with_history, with_state
 
 _PIECE = 200  # records per script
@@ -42,8 +44,6 @@ _MOST_CHECKED = 5_000  # records per find
 _MOST_REPAIRED = 200_000  # records that are searched for tasks in no place
 _BLOCK = 1_000  # seqs per field of `seq_blocks`
 _RESOLVED = 1_000  # seqs per script
-_SCANNED = 5_000  # uuids per command
-_END = 2**40  # above all seqs
 
 
 class _SeenRows(NamedTuple):
@@ -93,62 +93,36 @@ class RedisReads(ABC):
         return found
 
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
-        check(where)
-        rows: list[Record] = []
-        checked = 0
-        for piece in await self._candidates(where, int(after) if after else _END):
-            if checked >= _MOST_CHECKED or len(rows) >= limit:
-                return Page(rows, str(piece[0] + 1))
-            checked += len(piece)
-            for record in await self._read("seqs", seq_bytes(piece)):
-                if record is not None and fits(record, where):
-                    if len(rows) == limit:
-                        return Page(rows, str(record.seq + 1))
-                    rows.append(record)
-        return Page(rows, None)
+        builder = PageBuilder(where, after, limit, _MOST_CHECKED)
+        lists = RedisLists(self._call, self._command, where)
+        if builder.needs_fence:
+            builder.fence = int(await self._command("HGET", "sequences", "fence") or 0)
+        while (request := builder.next_request()) is not None:
+            keys, is_over = await lists.keys(request)
+            records = await self._records([seq for _, seq in keys])
+            candidates = [Candidate(*key, _time(key, records)) for key in keys]
+            matching = {seq: record for seq, record in records.items() if fits(record, where)}
+            builder.take(request, candidates, matching, is_over=is_over)
+        return builder.page()
 
-    async def _candidates(self, where: Mapping[str, str], before: int) -> Iterator[list[int]]:
-        """Seqs of tasks with this name, of linked or leased tasks, or of blocks that have records; newest first."""
-        if "uuid" in where:
-            named = await self._seqs_of(where["uuid"])
-            return _in_pieces(sorted((number for number in named if number < before), reverse=True))
-        if "flow" in where or "waits_for" in where:
-            linked = await self._linked(where)
-            return _in_pieces(sorted((number for number in linked if number < before), reverse=True))
-        if where.get("state") == "running":
-            leased = (int.from_bytes(seq, "big") for seq in await self._command("HKEYS", "leased") if len(seq) == 6)
-            return _in_pieces(sorted((number for number in leased if number < before), reverse=True))
-        blocks = sorted((int(name) * _BLOCK for name in await self._command("HKEYS", "seq_blocks")), reverse=True)
-        ranges = (range(min(block + _BLOCK, before) - 1, block - 1, -1) for block in blocks)
-        return (piece for numbers in ranges for piece in _in_pieces(numbers))
-
-    async def _linked(self, where: Mapping[str, str]) -> list[int]:
-        """The seqs of the tasks of a flow, of the last tasks of flows, or of those that wait for a counter."""
-        if "waits_for" in where:
-            seqs = await self._command("ZRANGE", f"waiters:{where['waits_for']}", 0, -1)
-        elif where["flow"] == "*":
-            seqs = await self._command("SMEMBERS", "flows")
-        else:
-            seqs = await self._command("SMEMBERS", f"flow:{where['flow']}")
-        return [int.from_bytes(seq, "big") for seq in seqs]
-
-    async def _seqs_of(self, part: str) -> set[int]:
-        """The seqs of tasks whose uuid begins or ends with this text, and of a few others."""
-        found: set[int] = set()
-        for pattern in uuid_patterns(part):
-            cursor = b"0"
-            while True:
-                cursor, pairs = await self._command("HSCAN", "ids", cursor, "MATCH", pattern, "COUNT", _SCANNED)
-                found.update(int.from_bytes(seq, "big") for _, seq in _pairs(pairs))
-                if int(cursor) == 0:  # a number from the driver of a cluster
-                    break
+    async def _records(self, seqs: Sequence[int]) -> dict[int, Record]:
+        found: dict[int, Record] = {}
+        for start in range(0, len(seqs), _PIECE):
+            for record in await self._read("seqs", seq_bytes(seqs[start : start + _PIECE])):
+                if record is not None:
+                    found[record.seq] = record
         return found
+
+    async def _all_seqs(self) -> Iterator[list[int]]:
+        """The seqs of blocks that have records, newest first."""
+        blocks = sorted((int(name) * _BLOCK for name in await self._command("HKEYS", "seq_blocks")), reverse=True)
+        return (piece for block in blocks for piece in _in_pieces(range(block + _BLOCK - 1, block - 1, -1)))
 
     async def unplaced(self, *, requeue: bool = False) -> list[str]:
         """See `Repairable`."""
         found: list[str] = []
         checked = 0
-        for piece in await self._candidates({}, _END):
+        for piece in await self._all_seqs():
             checked += len(piece)
             if checked > _MOST_REPAIRED:
                 break
@@ -244,6 +218,13 @@ class RedisReads(ABC):
             found = zip(piece, await self._call("resolve_ids", *piece), strict=True)
             uuids.update((seq, to_uuid(uuid)) for seq, uuid in found if uuid)
         return uuids
+
+
+def _time(key: Key, records: Mapping[int, Record]) -> int:
+    """When the order is that of adding, the key has no time."""
+    moment, seq = key
+    record = records.get(seq)
+    return record.added if not moment and record is not None else moment
 
 
 def _note_kind(text: str) -> NoteKind:

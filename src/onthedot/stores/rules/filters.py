@@ -14,7 +14,8 @@ def _belongs_to(record: Record, flow: str) -> bool:
 
 
 FILTERS: dict[str, Callable[[Record, str], bool]] = {
-    "uuid": lambda record, value: record.uuid.startswith(value) or record.uuid.endswith(value),
+    "uuid": lambda record, value: record.uuid.startswith(value),
+    "uuid_end": lambda record, value: record.uuid.endswith(value),
     "source": lambda record, value: record.source == value,
     "state": lambda record, value: record.state == value,
     "tag": lambda record, value: value in record.policy.tags,

@@ -198,4 +198,4 @@ class SqliteEventTables:
     def _retain(self, what: Literal["event", "arrival"], numbers: Sequence[int]) -> None:
         if numbers:
             now = int(self.now)
-            self._run(SQL["retain"], (self._app, what, now, now, json_list(numbers)))
+            self._run(SQL["retain"], (self._app, what, now, now, json_list(numbers), None, None))

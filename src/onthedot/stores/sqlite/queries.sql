@@ -247,7 +247,7 @@ DELETE FROM onthedot_note WHERE seq = ? AND kind = ? AND name = ?;
 INSERT INTO onthedot_note (seq, kind, name, data, fence, session) VALUES (?, ?, ?, ?, ?, ?);
 
 -- name: retain
-INSERT INTO onthedot_retention (app, what, until, ended, seqs) VALUES (?, ?, ?, ?, ?);
+INSERT INTO onthedot_retention (app, what, until, ended, seqs, source, state) VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: ready_page
 -- Up to `reason`: most ready tasks have no history, and its columns would cost 4 % of a drain.
@@ -340,11 +340,11 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 DELETE FROM onthedot_schedule WHERE app = ? AND name = ?;
 
 -- name: expired_retention
-SELECT number, until, ended, seqs FROM onthedot_retention WHERE app = ? AND what = ? AND until <= ?
+SELECT number, until, ended, seqs, source, state FROM onthedot_retention WHERE app = ? AND what = ? AND until <= ?
 ORDER BY until, number LIMIT 1;
 
 -- name: oldest_retention
-SELECT number, until, ended, seqs FROM onthedot_retention WHERE app = ? AND what = ? ORDER BY ended, number LIMIT 1;
+SELECT number, until, ended, seqs, source, state FROM onthedot_retention WHERE app = ? AND what = ? ORDER BY ended, number LIMIT 1;
 
 -- name: drop_retention
 DELETE FROM onthedot_retention WHERE number = ?;

@@ -9,7 +9,8 @@ LEFT JOIN onthedot_lease AS lease ON lease.seq = task.seq AND NOT lease.chore
 LEFT JOIN onthedot_claim AS claim ON claim.fence = lease.fence;
 
 -- name: filters
-AND (:uuid IS NULL OR substr(task.uuid, 1, length(:uuid)) = :uuid OR substr(task.uuid, -length(:uuid)) = :uuid)
+AND (:uuid IS NULL OR substr(task.uuid, 1, length(:uuid)) = :uuid)
+AND (:uuid_end IS NULL OR substr(task.uuid, -length(:uuid_end)) = :uuid_end)
 AND (:source IS NULL OR source.name = :source)
 AND (:state IS NULL OR iif(lease.seq IS NULL, coalesce(history.state, task.state), 'running') = :state)
 AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(task.policy, '$.tags') AS tag WHERE tag.value = :tag))
@@ -21,39 +22,6 @@ AND (:waits_for IS NULL OR EXISTS (
     WHERE waiting.app = task.app AND waiting.name = :waits_for AND waiting.seq = task.seq))
 AND (:since IS NULL OR task.added >= :since)
 AND (:until IS NULL OR task.added < :until)
-
--- name: find
-SELECT {record}, claim.session, claim.at, source.name FROM onthedot_task AS task
-CROSS JOIN onthedot_source AS source ON source.id = task.source
-LEFT JOIN onthedot_history AS history ON history.seq = task.seq
-LEFT JOIN onthedot_lease AS lease ON lease.seq = task.seq AND NOT lease.chore
-LEFT JOIN onthedot_claim AS claim ON claim.fence = lease.fence
-WHERE +task.app = :app AND task.seq < :before AND task.seq >= :low
-{filters}
-ORDER BY task.seq DESC LIMIT :limit;
-
--- name: find_flow
-SELECT {record}, claim.session, claim.at, source.name FROM onthedot_task AS task
-CROSS JOIN onthedot_source AS source ON source.id = task.source
-LEFT JOIN onthedot_history AS history ON history.seq = task.seq
-LEFT JOIN onthedot_lease AS lease ON lease.seq = task.seq AND NOT lease.chore
-LEFT JOIN onthedot_claim AS claim ON claim.fence = lease.fence
-WHERE task.app = :app AND task.flow = :flow AND task.seq < :before
-{filters}
-ORDER BY task.seq DESC LIMIT :limit;
-
--- name: find_running
-SELECT {record}, claim.session, claim.at, source.name FROM onthedot_lease AS lease
-CROSS JOIN onthedot_task AS task ON task.seq = lease.seq
-CROSS JOIN onthedot_source AS source ON source.id = task.source
-CROSS JOIN onthedot_claim AS claim ON claim.fence = lease.fence
-LEFT JOIN onthedot_history AS history ON history.seq = lease.seq
-WHERE lease.seq < :before AND NOT lease.chore AND task.app = :app
-{filters}
-ORDER BY lease.seq DESC LIMIT :limit;
-
--- name: newest_before
-SELECT seq FROM onthedot_task WHERE +app = ? AND seq < ? ORDER BY seq DESC LIMIT 1;
 
 -- name: notes
 SELECT note.number, note.fence, note.session, note.kind, note.name, note.data

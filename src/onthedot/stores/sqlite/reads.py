@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import (
@@ -27,7 +26,7 @@ from onthedot.stores.contract import (
     StoredSignal,
 )
 from onthedot.stores.rules.change_log import choose_newest
-from onthedot.stores.rules.filters import FILTERS, check
+from onthedot.stores.rules.pages import PageBuilder
 from onthedot.stores.rules.position import blockers
 from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS
 from onthedot.stores.sqlite.change_rows import to_call
@@ -35,6 +34,7 @@ from onthedot.stores.sqlite.errors import translate
 from onthedot.stores.sqlite.event_reads import SqliteEventReads
 from onthedot.stores.sqlite.files import may_write
 from onthedot.stores.sqlite.limits import SqliteLimitTable
+from onthedot.stores.sqlite.lists import SqliteLists
 from onthedot.stores.sqlite.presence import is_gone
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.request_thread import Request, RequestThread, answer, inode
@@ -42,9 +42,6 @@ from onthedot.stores.sqlite.rows import TASK_COLUMNS, Row, TaskRow, json_list, t
 from onthedot.stores.sqlite.schema import connect, connect_read_only
 from onthedot.stores.sqlite.series import SqliteSeries
 from onthedot.stores.sqlite.side_tables import Sequences
-
-_MAX_READ = 20_000  # records per call
-_END = 2**62
 
 
 class SqliteReads:
@@ -63,30 +60,21 @@ class SqliteReads:
         return [found.get(uuid) for uuid in uuids]
 
     def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
-        check(where)
-        before = int(after) if after else _END
-        parameters: dict[str, Any] = dict.fromkeys(FILTERS) | dict(where)
-        parameters |= {name: int(where[name]) for name in ("since", "until") if name in where}
-        parameters |= {"app": self._app, "before": before, "limit": limit}
-        if where.get("state") == "running":  # they are few, and known from the leases
-            rows = [_as_seen(row, self.now) for row in self.db.execute(SQL["find_running"], parameters)]
-            return Page(rows, str(rows[-1].seq) if len(rows) == limit else None)
-        if where.get("flow", "*") != "*":
-            rows = [_as_seen(row, self.now) for row in self.db.execute(SQL["find_flow"], parameters)]
-            return Page(rows, str(rows[-1].seq) if len(rows) == limit else None)
-        newest = self._before(before)
-        if newest is None:
-            return Page([], None)
-        low = newest + 1 - _MAX_READ
-        parameters |= {"before": newest + 1, "low": low}
-        rows = [_as_seen(row, self.now) for row in self.db.execute(SQL["find"], parameters)]
-        last = rows[-1].seq if len(rows) == limit else low
-        return Page(rows, None if self._before(last) is None else str(last))
-
-    def _before(self, seq: int) -> int | None:
-        newest: int | None
-        (newest,) = self.db.execute(SQL["newest_before"], (self._app, seq)).fetchone() or (None,)
-        return newest
+        builder = PageBuilder(where, after, limit)
+        lists = SqliteLists(self.db, self._app, where)
+        self.db.execute("BEGIN")  # one snapshot for all reads
+        try:
+            if builder.needs_fence:
+                builder.fence = Sequences(*self.db.execute(SQL["sequences"]).fetchone()).fence
+            while (request := builder.next_request()) is not None:
+                candidates = lists.candidates(request)
+                rows = lists.records([each.seq for each in candidates])
+                builder.take(
+                    request, candidates, {record.seq: record for record in (_as_seen(row, self.now) for row in rows)}
+                )
+        finally:
+            self.db.execute("COMMIT")
+        return builder.page()
 
     def notes(self, uuid: str, after: int, limit: int, kind: NoteKind | None) -> list[tuple[int, Note]]:
         wanted = {"app": self._app, "uuid": uuid, "after": after, "limit": limit, "kind": kind}

@@ -45,7 +45,7 @@ def _drop(tables: SqliteTables, retention: RetentionRow, limit: int) -> int:
     )
     members = [seq for seq, _, _, is_kept in found if is_kept]
     if members:
-        _keep(tables, members, retention.ended)
+        _keep(tables, members, retention)
         found = [task for task in found if task[0] not in members]
     left = [seq for seq, _, _, _ in found[limit:]]
     if left:
@@ -58,11 +58,12 @@ def _drop(tables: SqliteTables, retention: RetentionRow, limit: int) -> int:
     return len(found[:limit])
 
 
-def _keep(tables: SqliteTables, members: list[int], ended: int) -> None:
+def _keep(tables: SqliteTables, members: list[int], retention: RetentionRow) -> None:
     """They are looked at again a day later."""
     until = int(tables.now) + _DAY
     tables.db.execute(SQL["keep_members"], (until, json_list(members)))
-    tables.db.execute(SQL["retain"], (tables.app, "member", until, ended, json_list(members)))
+    row = (tables.app, "member", until, retention.ended, json_list(members), retention.source, retention.state)
+    tables.db.execute(SQL["retain"], row)
 
 
 def drop_expired_results(tables: SqliteTables, limit: int) -> None:

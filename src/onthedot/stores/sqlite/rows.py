@@ -71,12 +71,14 @@ class ClaimRow(NamedTuple):
 
 
 class RetentionRow(NamedTuple):
-    """Tasks, or results, that ended in one call and are kept for the same time."""
+    """Tasks, or results, that ended in one call and are kept for the same time; tasks are of one source and state."""
 
     number: int
     until: int
     ended: int
     seqs: str
+    source: int | None
+    state: State | None
 
 
 class UndecodableRow(Exception):

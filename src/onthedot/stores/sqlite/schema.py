@@ -20,21 +20,22 @@ def _read(file: str) -> str:
     return Path(__file__).with_name(file).read_text("utf-8")
 
 
-def _add_events() -> str:
+def _add_events_and_lists() -> str:
     columns = (
         "ALTER TABLE onthedot_sequence ADD COLUMN event_seq INTEGER NOT NULL DEFAULT 0;\n"
         "ALTER TABLE onthedot_history ADD COLUMN revives INTEGER NOT NULL DEFAULT 0;\n"
         "ALTER TABLE onthedot_change RENAME COLUMN moves TO transitions;\n"
     )
     old_changes = "DELETE FROM onthedot_change;\n"  # they have another form
-    return columns + old_changes + _read("event_schema.sql") + _read("series_schema.sql")
+    tables = ("event_schema.sql", "series_schema.sql", "list_migration.sql", "list_schema.sql")
+    return columns + old_changes + "\n".join(map(_read, tables))
 
 
-_MIGRATIONS: dict[int, Callable[[], str]] = {3: _add_events}  # from this version to the next
+_MIGRATIONS: dict[int, Callable[[], str]] = {3: _add_events_and_lists}  # from this version to the next
 
 
 def schema_text() -> str:
-    return "\n".join(_read(file) for file in ("schema.sql", "event_schema.sql", "series_schema.sql"))
+    return "\n".join(map(_read, ("schema.sql", "event_schema.sql", "series_schema.sql", "list_schema.sql")))
 
 
 def connect(path: str, factory: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:

@@ -1,4 +1,4 @@
--- Version 4; events are in event_schema.sql. Times are milliseconds since the epoch. Few indexes: each costs every task.
+-- Version 4; events are in event_schema.sql, the indexes of lists in list_schema.sql. Times are milliseconds since the epoch. Few indexes: each costs every task.
 -- The names have a prefix, since the file may be the user's own.
 
 CREATE TABLE onthedot_sequence (  -- one row: the last numbers given out; control grows with every limit and session
@@ -94,9 +94,9 @@ CREATE TABLE onthedot_note (
     number INTEGER PRIMARY KEY AUTOINCREMENT, seq INTEGER NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,
     data BLOB NOT NULL, fence INTEGER NOT NULL, session TEXT NOT NULL, UNIQUE (seq, kind, name)
 );
-CREATE TABLE onthedot_retention (  -- what a purge drops: one row per call and keeping time, not one per task
+CREATE TABLE onthedot_retention (  -- what a purge drops: one row per call, keeping time, source and state, not one per task
     number INTEGER PRIMARY KEY, app INTEGER NOT NULL, what TEXT NOT NULL, until INTEGER NOT NULL,
-    ended INTEGER NOT NULL, seqs TEXT NOT NULL
+    ended INTEGER NOT NULL, seqs TEXT NOT NULL, source INTEGER, state TEXT  -- of ended tasks
 );
 CREATE INDEX onthedot_retention_until ON onthedot_retention (app, what, until, number);
 CREATE INDEX onthedot_retention_ended ON onthedot_retention (app, what, ended, number);

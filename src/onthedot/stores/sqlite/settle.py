@@ -45,6 +45,8 @@ _UNTOUCHED = (
 _Known = tuple[TaskRow, int]  # a task that this process has claimed, as it was then; its fence
 _End = tuple[TaskRow, State, Lease, int | None, int, bytes | None, bytes | None, int | None]
 """Task, state, lease, started, keep, result, error, keep_result."""
+_Retention = tuple[str, int, int | None, State | None]
+"""What, for how long; source and state of tasks."""
 
 
 class SettleBatch:
@@ -194,7 +196,7 @@ class SettleBatch:
         plain: defaultdict[Row, list[int]] = defaultdict(list)
         deleted: list[Row] = []
         recent: list[Row] = []
-        retained: defaultdict[tuple[str, int], list[int]] = defaultdict(list)  # what, for how long → seqs
+        retained: defaultdict[_Retention, list[int]] = defaultdict(list)
         for row, state, lease, started, keep, result, error, keep_result in self._ends:
             seq = row.seq
             key = (row.source, state)
@@ -209,7 +211,7 @@ class SettleBatch:
                 if row.added + RECENT_MS > now:
                     recent.append((tables.app, row.uuid, row.added + RECENT_MS))
                 continue
-            retained["task", keep].append(seq)
+            retained["task", keep, row.source, state].append(seq)
             tables.transitions[key].append(seq)
             tables.counts[key] += 1
             if row.reason is None and not result and error is None:  # at the first attempt, and without a result
@@ -219,7 +221,7 @@ class SettleBatch:
             if result and keep_result is not None:
                 result_until = now + min(keep, keep_result)
                 if keep_result < keep:
-                    retained["result", keep_result].append(seq)
+                    retained["result", keep_result, None, None].append(seq)
             history, moves = _history(row)
             end = (
                 lease.fence,
@@ -243,8 +245,8 @@ class SettleBatch:
         tables.db.executemany(SQL["remember"], recent)
         self._count_ends()
         tables.end_subscriptions([row.uuid for row, *_ in self._ends])
-        for (what, keep), seqs in retained.items():
-            tables.db.execute(SQL["retain"], (tables.app, what, now + keep, now, json_list(seqs)))
+        for (what, keep, source, ended_as), seqs in retained.items():
+            tables.db.execute(SQL["retain"], (tables.app, what, now + keep, now, json_list(seqs), source, ended_as))
 
     def _count_ends(self) -> None:
         """Raise each counter once."""

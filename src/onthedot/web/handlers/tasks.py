@@ -67,8 +67,8 @@ async def list_tasks(call: WebCall[TaskQuery, None]) -> TaskList:
     return TaskList(
         items=[rows.row(info) for info in page],
         cursor=page.cursor,
-        scanned=len(page),
-        scanned_to=None,
+        scanned=page.scanned,
+        scanned_to=page.scanned_to,
         counts=counts,
     )
 

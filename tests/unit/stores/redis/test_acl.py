@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import get_args
 
 import pytest
 import redis
@@ -13,7 +14,7 @@ from onthedot import App, AtMost, Rate, current_task
 from onthedot.cli import main
 from onthedot.clock.manual import ManualClock
 from onthedot.errors import StoreRefused
-from onthedot.stores.contract import ClaimRequest, HandoffOffer, Limit, NewTask
+from onthedot.stores.contract import ClaimRequest, HandoffOffer, Limit, NewTask, State
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.redis.acl import commands
 from tests.support.services import valkey
@@ -57,6 +58,8 @@ async def test_limited_user_can_do_all_that_a_worker_does(server: valkey.Server,
     await store.schedules()
     await store.find({}, None, 10)
     await store.find({"uuid": "a31e"}, None, 10)
+    for state in get_args(State):
+        await store.find({"state": state}, None, 10)
     await store.put_limits([Limit("a/*", cap=0)])
     await store.add([NewTask(name, "a", b"", lane="a/k") for name in "xy"])
     await store.turn("w", [], ClaimRequest(21, []))

@@ -76,10 +76,11 @@ BEGIN
             t.unique_key IS NOT NULL AND t.unique_for IS NULL AS keyed, t.increments IS NOT NULL AS linked, t.reply_to,
             is_suspect_v1(t) AS suspect
     ), retentions AS (
-        INSERT INTO retention (app, what, until, ended, seqs)
-        SELECT _app, 'task', _at + keep, _at, array_agg(seq ORDER BY seq) FROM finished GROUP BY keep
+        INSERT INTO retention (app, what, until, ended, seqs, source, state)
+        SELECT _app, 'task', _at + keep, _at, array_agg(seq ORDER BY seq), source, outcome FROM finished
+        GROUP BY keep, source, outcome
         UNION ALL
-        SELECT _app, 'result', _at + keep_result, _at, array_agg(seq) FROM finished WHERE keep_result < keep
+        SELECT _app, 'result', _at + keep_result, _at, array_agg(seq), NULL, NULL FROM finished WHERE keep_result < keep
         GROUP BY keep_result
     ), counted AS (
         INSERT INTO tally SELECT _app, source, was, -count(*) FROM finished GROUP BY source, was

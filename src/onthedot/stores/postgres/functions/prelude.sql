@@ -38,6 +38,13 @@ BEGIN
     FROM app AS a CROSS JOIN fence AS f WHERE a.id = _app;
 END $$;
 
+-- name: last_fence_v1
+-- {} → the last fence of the database. It is a verb, since a role that may only read tables cannot read the sequence.
+CREATE FUNCTION last_fence_v1(_request json, OUT fence bigint) LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT CASE WHEN f.is_called THEN f.last_value ELSE 0 END INTO fence FROM onthedot.fence AS f;
+END $$;
+
 -- name: notify_v1
 -- Notify at the commit of this transaction. One that is too long for NOTIFY becomes {}: listeners check everything.
 CREATE FUNCTION notify_v1(_app text, _notification json) RETURNS void LANGUAGE plpgsql AS $$

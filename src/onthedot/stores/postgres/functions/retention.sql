@@ -17,8 +17,8 @@ BEGIN
         SELECT FROM task AS last WHERE last.uuid = t.flow AND last.app = t.app AND last.ended IS NULL OFFSET 0));
     IF _kept <> '{}' THEN
         UPDATE task SET keep_until = _next_day WHERE seq = ANY (_kept);
-        INSERT INTO retention (app, what, until, ended, seqs)
-        VALUES (_retention.app, 'task', _next_day, _retention.ended, _kept);
+        INSERT INTO retention (app, what, until, ended, seqs, source, state)
+        VALUES (_retention.app, 'task', _next_day, _retention.ended, _kept, _retention.source, _retention.state);
         _retained := ARRAY(SELECT seq FROM unnest(_retained) AS seq WHERE seq <> ALL (_kept));
     END IF;
     _deleted := _retained[:_most];

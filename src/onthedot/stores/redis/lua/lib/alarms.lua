@@ -23,6 +23,7 @@ local function end_damaged(r)
   if r.ended or UNQUEUED_REASONS[r.reason] or call('HEXISTS', LEASED, r.seq) == 1 then return end
   r.state = find_place(r) or 'scheduled'
   leave(r, r.state)
+  call('ZREM', P .. 'waiting', r.seq)
   queue_chore(r, 'undecodable')
 end
 

@@ -13,6 +13,11 @@ end
 local function begin_wait(r, seqs) -- r: the record that the tasks share
   local least = {} -- a wait may name a counter twice
   for _, each in ipairs(r.wait.counters) do least[each[1]] = math.min(least[each[1]] or each[2], each[2]) end
+  local list = {}
+  for i = 1, #seqs do
+    list[2 * i - 1], list[2 * i] = '0', seqs[i]
+  end
+  buffer_list(orders, P .. 'waiting', list)
   for name, value in pairs(least) do
     local text, list = text_of(value), {}
     for i = 1, #seqs do

@@ -1,7 +1,7 @@
 -- The end of a task: it is retained for a time, or deleted at once.
 -- uses: unique_keys
 local RECENT = 10000 -- ms after its add
-local retained, results = {}, {} -- time → seqs: tasks, and results that are dropped before their tasks
+local retained, results = {}, {} -- time:state:source → seqs of tasks; time → seqs of results that are dropped before their tasks
 
 local function forget_task(r)
   if r.uuid then buffer(deletions, IDS, r.uuid) end
@@ -88,7 +88,7 @@ local function finish(r, o, started, tasks) -- o, tasks: see settle.lua; r: the 
   local all = table.concat(seqs)
   count(r.source, o.state, #seqs)
   log_transition(r.source, o.state, all, #seqs)
-  append(retained, at + o.keep, all)
+  append(retained, text_of(at + o.keep) .. ':' .. o.state .. ':' .. r.source, all)
   r.state, r.settled_fence, r.session = o.state, o.fence, o.session
   r.started, r.ended, r.keep_until = started, at, at + o.keep
   if o.state == 'succeeded' then
@@ -98,14 +98,29 @@ local function finish(r, o, started, tasks) -- o, tasks: see settle.lua; r: the 
   end
 end
 
-local function retain(key, keep_until, seqs) -- one entry per call and time, not per task
+local function write_batch(number, kind, seqs) -- kind: state:source of tasks, "" of results
+  call('HSET', P .. 'retention_batches', number, struct.pack('>I2', #kind) .. kind .. seqs)
+end
+
+local function list_ended(number, kind, ended_at) -- for `find`, by state, and by state and source
+  call('ZADD', P .. 'ended:' .. kind, ended_at, number)
+  call('ZADD', P .. 'ended:' .. kind:match('^%a+'), ended_at, number)
+end
+
+local function retain(key, keep_until, kind, seqs) -- one entry per call, time, state and source, not per task
   local number = next_number('batch')
   call('ZADD', P .. key, keep_until, number)
-  if key == 'retention' then call('ZADD', P .. 'retention_ended', at, number) end
-  call('HSET', P .. 'retention_batches', number, table.concat(seqs))
+  if key == 'retention' then
+    call('ZADD', P .. 'retention_ended', at, number)
+    list_ended(number, kind, at)
+  end
+  write_batch(number, kind, table.concat(seqs))
 end
 
 closing[#closing + 1] = function()
-  for keep_until, seqs in pairs(retained) do retain('retention', keep_until, seqs) end
-  for keep_until, seqs in pairs(results) do retain('result_retention', keep_until, seqs) end
+  for name, seqs in pairs(retained) do
+    local keep_until, kind = name:match('^([^:]+):(.*)$')
+    retain('retention', keep_until, kind, seqs)
+  end
+  for keep_until, seqs in pairs(results) do retain('result_retention', keep_until, '', seqs) end
 end

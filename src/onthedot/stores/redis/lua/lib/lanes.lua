@@ -42,9 +42,14 @@ end
 
 local function add_running(l, by) l.running, l.changed = l.running + by, true end
 
+local function unpark(name, seq)
+  call('ZREM', PARKED .. name, seq)
+  call('ZREM', P .. 'parked_order', seq)
+end
+
 local function admit_one(r) -- its alarm stays
   count(r.source, 'parked', -1)
-  call('ZREM', PARKED .. r.lane, r.seq)
+  unpark(r.lane, r.seq)
   enter(r, 'ready')
   flush()
 end
@@ -60,10 +65,10 @@ local function admit(name) -- parked tasks of a lane, by rank, while it has capa
     end
     local r = load(seq)
     if not r then
-      call('ZREM', PARKED .. name, seq) -- its record is gone
+      unpark(name, seq) -- its record is gone
     elseif r.policy.undecodable then
       count(r.source, 'parked', -1)
-      call('ZREM', PARKED .. name, seq)
+      unpark(name, seq)
       r.state = 'parked'
       queue_chore(r, 'undecodable')
     elseif has_capacity(l, cost(r)) then

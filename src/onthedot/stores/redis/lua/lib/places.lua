@@ -19,6 +19,7 @@ end
 
 local function park(r)
   buffer(orders, PARKED .. r.lane, rank(r), r.seq)
+  buffer(orders, P .. 'parked_order', rank(r), r.seq)
   call('SADD', PARKED_LANES, r.lane)
 end
 
@@ -72,13 +73,14 @@ local function leave(r, place) -- not by a claim
   end
   if place == 'waiting' then
     for _, each in ipairs(r.wait.counters) do call('ZREM', WAITERS .. each[1], r.seq) end
+    call('ZREM', P .. 'waiting', r.seq)
     return clear_wait(r, 'ready') -- a chore that has waited is counted as ready
   end
   if not r.lane or place == 'scheduled' then return end
   if place == 'ready' then
     add_admitted(lane(r.lane), r, -1)
   else
-    call('ZREM', PARKED .. r.lane, r.seq)
+    unpark(r.lane, r.seq)
   end
   admit(r.lane) -- its slot is free, or it was before tasks that need fewer tokens
 end
@@ -109,6 +111,7 @@ local function end_as_chore(r, reason) -- it is counted where it was, until its 
   save(r)
   count(r.source, r.state, 1)
   log_transition(r.source, r.state, r.seq, 1)
+  buffer(orders, P .. 'unqueued', 0, r.seq)
 end
 
 function queue_chore(r, reason) -- a lifted task stays until it is lifted again, unless it is to be cancelled

@@ -26,7 +26,10 @@ local function settle_shape(r, o, started, tasks) -- tasks: seqs, uuids, data an
   local number = #tasks.seqs
   local chore = release(r, number)
   local was_suspect = not chore and is_suspect(r)
-  if chore then started = r.started end
+  if chore then
+    started = r.started
+    call_in_parts('ZREM', P .. 'unqueued', tasks.seqs)
+  end
   if o.wait and o.effects then add_effects(o) end -- before: an aborted script leaves no wait for tasks that do not exist
   if o.state then
     finish(r, o, started, tasks)

@@ -67,6 +67,7 @@ local function remove_waiters(shapes, by_name)
     local r, seqs = shape.record, shape.seqs
     local bucket, counters = r.wait_until and bucket_of(r.wait_until), r.wait.counters
     count(r.source, 'waiting', -#seqs)
+    call_in_parts('ZREM', P .. 'waiting', seqs)
     for i = 1, #seqs do
       if bucket then append(timeouts, bucket, seqs[i]) end
       for j = 1, #counters > 1 and #counters or 0 do append(others, counters[j][1], seqs[i]) end

@@ -23,6 +23,7 @@ end
 local function requeue(r, pending) -- it is counted where it was: most likely as scheduled, since promote has the most steps
   if UNQUEUED_REASONS[r.reason] then
     buffer(orders, CHORE, next_number('chores'), r.seq)
+    buffer(orders, P .. 'unqueued', 0, r.seq)
     recheck = true
     return
   end
