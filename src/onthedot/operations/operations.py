@@ -23,6 +23,7 @@ from onthedot.observability.events import Observer
 from onthedot.operations.attention import AttentionItem, attention_items
 from onthedot.operations.audit import AuditOperations
 from onthedot.operations.batches import BatchDetails, BatchOperations
+from onthedot.operations.bulk_actions import BulkActions
 from onthedot.operations.change_feed import ChangeFeed
 from onthedot.operations.children import effects_of_cancel, parent_of
 from onthedot.operations.explain import Explanation, explain
@@ -78,6 +79,9 @@ class Operations:
         self.signals: SignalOperations = SignalOperations(store)
         self.outbox: OutboxOperations = OutboxOperations(store, self._clock)
         self.audit: AuditOperations = AuditOperations(store, self._clock)
+        self.bulk_actions: BulkActions = BulkActions(
+            self.tasks, self.audit, lambda uuids, reason: self.cancel(*uuids, reason=reason), self._count_retried
+        )
         self.schedules: ScheduleOperations = ScheduleOperations(store, client, self._clock, observer, code.schedules)
         self.feed: ChangeFeed = ChangeFeed(store, self.tasks, self._clock)
 
@@ -178,6 +182,9 @@ class Operations:
         if members:
             await self.flows.retry_dependants(members)
         return living
+
+    async def _count_retried(self, uuids: Sequence[str]) -> int:
+        return len(await self.retry(*uuids))
 
     async def pending(self) -> list[NewTask]:
         """Return all pending and waiting tasks, ready to be added to another store."""

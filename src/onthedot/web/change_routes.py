@@ -15,8 +15,8 @@ from onthedot.web.bodies import (
     TopicResumeBody,
 )
 from onthedot.web.endpoints import NoBody, Route
-from onthedot.web.feature_schemas import SignalSent
-from onthedot.web.handlers import events, flows, schedule_changes, signals, source_changes, task_changes
+from onthedot.web.feature_schemas import BulkActionDetail, BulkPreview, SignalSent
+from onthedot.web.handlers import bulk_actions, events, flows, schedule_changes, signals, source_changes, task_changes
 from onthedot.web.schemas import AddedTask, Changed, LimitRow, ScheduleRow, SourceRow
 
 _MAX_TASK = 1_310_720  # bytes of POST /tasks: 1.25 MiB
@@ -27,6 +27,29 @@ CHANGE_ROUTES: tuple[Route, ...] = (
         method="POST", path="/tasks", handler=task_changes.add_task, access="operator", body=NewTaskBody,
         answer=AddedTask, status=201, max_body=_MAX_TASK, summary="Add a task",
         errors=("frozen", "store_full", "not_available"),
+    ),
+    Route(
+        method="POST", path="/tasks/preview", handler=bulk_actions.preview, access="operator",
+        body=bulk_actions.PreviewBody, answer=BulkPreview, summary="The tasks that a bulk action would change",
+    ),
+    Route(
+        method="POST", path="/tasks/cancel", handler=bulk_actions.cancel_tasks, access="operator",
+        body=bulk_actions.BulkBody, answer=BulkActionDetail, status=202, errors=("conflict",),
+        summary="Cancel the tasks of a preview, or by uuid",
+    ),
+    Route(
+        method="POST", path="/tasks/retry", handler=bulk_actions.retry_tasks, access="operator",
+        body=bulk_actions.BulkBody, answer=BulkActionDetail, status=202, errors=("conflict",),
+        summary="Retry the tasks of a preview, or by uuid",
+    ),
+    Route(
+        method="GET", path="/bulk-actions/{id}", handler=bulk_actions.show_bulk_action, access="viewer",
+        answer=BulkActionDetail, summary="The progress of a bulk action", errors=("not_found",),
+    ),
+    Route(
+        method="DELETE", path="/bulk-actions/{id}", handler=bulk_actions.stop_bulk_action, access="operator",
+        body=NoBody, answer=BulkActionDetail, summary="Stop a bulk action after its current step",
+        errors=("not_found",),
     ),
     Route(
         method="POST", path="/tasks/{uuid}/cancel", handler=task_changes.cancel_task, access="operator",

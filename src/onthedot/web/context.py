@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -82,6 +83,7 @@ class WebContext:
         self.app = app
         self.redaction: Redaction = redaction or default_redaction()
         self.add_task = add_task
+        self.key: bytes = getattr(authenticator, "key", b"") or secrets.token_bytes(32)  # of preview tokens
         self.streams: OpenStreams = OpenStreams()
         self.shared: SharedReads = SharedReads()
         self._live: tuple[Operations, LiveView] | None = None

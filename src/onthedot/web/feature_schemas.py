@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from onthedot.web.schemas import Moment, PauseRow
+from onthedot.web.schemas import Moment, PauseRow, TaskListRow
 
 
 class FlowRow(Struct, frozen=True, kw_only=True):
@@ -209,3 +209,30 @@ class AuditList(Struct, frozen=True):
 
     items: Sequence[AuditRow]
     cursor: str | None
+
+
+class BulkPreview(Struct, frozen=True):
+    """The tasks that a bulk action would change. token: starts it, for 10 minutes."""
+
+    count: int
+    exact: bool
+    sample: Sequence[TaskListRow]
+    token: str
+    expires_at: Moment
+
+
+class BulkActionDetail(Struct, frozen=True, kw_only=True):
+    """A bulk action and its progress. rate: tasks per second."""
+
+    id: str
+    action: str
+    state: str
+    filter: str
+    found: int
+    done: int
+    changed: int
+    rate: float
+    user: str
+    reason: str
+    started_at: Moment
+    error: str

@@ -171,4 +171,4 @@ SESSION_ROUTES: tuple[Route, ...] = (
     ),
 )  # fmt: skip
 
-ROUTES: tuple[Route, ...] = (*READ_ROUTES, *CHANGE_ROUTES, *SESSION_ROUTES)
+ROUTES: tuple[Route, ...] = (*CHANGE_ROUTES, *READ_ROUTES, *SESSION_ROUTES)
