@@ -48,7 +48,8 @@ export class LiveStream {
   readonly connection = signal<Connection>({ state: "connecting" });
   private source: Source | null = null;
   private watch = "";
-  private lastId = "";
+  /** A new EventSource cannot send the last id: the view is fetched again instead. */
+  private hasGap = false;
   private retryTimer = 0;
   private hideTimer = 0;
   private failures = 0;
@@ -68,7 +69,7 @@ export class LiveStream {
   follow(watch: string): void {
     if (watch === this.watch && (this.source || this.isAbsent)) return;
     this.watch = watch;
-    this.lastId = "";
+    this.hasGap = false;
     this.failures = 0;
     if (!this.isHidden) this.open();
   }
@@ -79,6 +80,7 @@ export class LiveStream {
     if (hidden) {
       this.hideTimer = this.surroundings.setTimeout(() => {
         this.isHidden = true;
+        this.hasGap = true;
         this.close();
         this.connection.value = { state: "hidden" };
       }, HIDDEN_FOR);
@@ -107,18 +109,18 @@ export class LiveStream {
       this.poll();
       return;
     }
-    const resume = this.lastId === "" ? "" : `&last_event_id=${encodeURIComponent(this.lastId)}`;
-    const source = this.surroundings.open(`${this.address}?${this.watch}${resume}`);
+    const source = this.surroundings.open(`${this.address}?${this.watch}`);
     this.source = source;
     source.onopen = () => {
       this.failures = 0;
       this.connection.value = { state: "live" };
+      if (this.hasGap) this.listener("reset", null);
+      this.hasGap = false;
     };
     source.onerror = () => this.onError(source);
     for (const name of MESSAGES) {
       source.addEventListener(name, (event) => {
         if (source !== this.source) return;
-        if (event.lastEventId !== "") this.lastId = event.lastEventId;
         this.listener(name, event.data === "" ? null : JSON.parse(event.data));
       });
     }
@@ -133,6 +135,7 @@ export class LiveStream {
     }
     if (source.readyState === CLOSED) {
       this.close();
+      this.hasGap = true;
       void this.surroundings.probe().then((reason) => this.onRefused(reason));
     }
   }

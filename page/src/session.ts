@@ -52,16 +52,18 @@ const surroundings: Surroundings = {
 };
 
 export const live = new LiveStream(api.address("/changes"), surroundings, (name, data) => {
-  if (name === "store") onStore(data as { available: boolean; since: string | null; message?: string });
+  if (name === "store") onStore(data as StoreMessage);
   for (const receiver of receivers) receiver(name, data);
 });
 
-function onStore(data: { available: boolean; since: string | null; message?: string }): void {
-  if (data.available) {
+interface StoreMessage { unavailable_since: string | number | null; error: string }
+
+function onStore(data: StoreMessage): void {
+  if (data.unavailable_since === null) {
     storeTrouble.value = null;
     for (const receiver of receivers) receiver("reset", null);
   } else {
-    storeTrouble.value = { since: Date.parse(data.since ?? "") || Date.now(), text: data.message ?? "" };
+    storeTrouble.value = { since: new Date(data.unavailable_since).getTime() || Date.now(), text: data.error };
   }
 }
 

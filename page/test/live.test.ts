@@ -89,7 +89,7 @@ test("a change of view opens another stream, without the position of the old one
   assert.deepEqual(world.received, [["counts", { ready: 1 }]]);
 });
 
-test("a tab that is hidden for five seconds closes its stream and resumes it where it was", async () => {
+test("a tab that is hidden for five seconds closes its stream, and fetches its view when it is shown", async () => {
   const world = new World();
   world.live.follow("watch=overview");
   world.last.accept();
@@ -103,7 +103,9 @@ test("a tab that is hidden for five seconds closes its stream and resumes it whe
   assert.equal(world.last.readyState, 2);
   assert.deepEqual(world.live.connection.value, { state: "hidden" });
   world.live.setHidden(false);
-  assert.equal(world.last.url, "/api/v1/changes?watch=overview&last_event_id=e.42");
+  assert.equal(world.last.url, "/api/v1/changes?watch=overview");
+  world.last.accept();
+  assert.deepEqual(world.received.at(-1), ["reset", null]);
 });
 
 test("a refused stream is opened again after growing pauses", async () => {
