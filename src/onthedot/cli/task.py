@@ -21,6 +21,7 @@ from onthedot.model.task import TaskInfo, TaskState
 from onthedot.observability.log_format import clean, clean_lines
 from onthedot.operations import Operations
 from onthedot.operations.explain import Explanation, ExplanationReason
+from onthedot.operations.filters import parse_filter
 from onthedot.operations.humanize import duration_text, from_now, plural, short_id, suffix
 from onthedot.operations.task_queries import TaskFilter, TaskPage
 from onthedot.operations.waits import StepInfo
@@ -43,6 +44,7 @@ _ORDERS: dict[str, Callable[[TaskInfo], Any]] = {
 
 
 @store_command("list")
+@click.argument("text", metavar="FILTER", required=False, default="")
 @filters
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), metavar="N", default=20, show_default=True, help="Tasks shown."
@@ -50,9 +52,14 @@ _ORDERS: dict[str, Callable[[TaskInfo], Any]] = {
 @click.option("--cursor", help="Continue where the last page ended.")
 @click.option("--sort", type=click.Choice(list(_ORDERS)),
               help="The longest run, the next due, the last end or most attempts first. [newest first]")  # fmt: skip
-def list_tasks(options: GlobalOptions, /, sort: str | None, **given: Any) -> None:
-    """Tasks, newest first; of one state the next to run, the soonest or the last ended first."""
+def list_tasks(options: GlobalOptions, /, text: str, sort: str | None, **given: Any) -> None:
+    """Tasks, newest first; of one state the next to run, the soonest or the last ended first.
+
+    FILTER has filters in one text, as the page does: 'source:deliver state:failed customer:acme since:1h'.
+    """
     where = task_filter(given)
+    if text:
+        where = _both(parse_filter(text), where)
     if sort and "cursor" in where:
         raise click.UsageError("--sort has no pages: raise --limit instead of --cursor")
     filtered = where.keys() > {"limit"}
@@ -66,6 +73,14 @@ def list_tasks(options: GlobalOptions, /, sort: str | None, **given: Any) -> Non
         click.echo("no such task" if filtered else "there are no tasks", err=True)
     if page.cursor is not None:
         click.echo(f"there may be more: --cursor {page.cursor}", err=True)
+
+
+def _both(written: TaskFilter, given: TaskFilter) -> TaskFilter:
+    """The filters of the text and of the options."""
+    twice = sorted(written.keys() & given.keys())
+    if twice:
+        raise click.UsageError(f"{', '.join(twice)} is given in FILTER and as an option")
+    return {**written, **given}
 
 
 def _print_tasks(out: Screen, tasks: Sequence[TaskInfo]) -> None:

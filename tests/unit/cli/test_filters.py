@@ -24,6 +24,18 @@ def test_where_finds_tasks_by_argument_and_metadata(console: Console) -> None:
     assert found("--where", "order.id:=17") == [acme]  # the number only
 
 
+def test_filters_in_one_text_find_the_same_as_options(console: Console) -> None:
+    send = console.app.named("send")
+    acme = send.delay(customer="acme", order={"id": 17}).uuid
+    send.delay(customer="globex", order={"id": 18})
+
+    def found(*filters: str) -> list[str]:
+        return [task["uuid"] for task in console.json("task", "list", *filters)["tasks"]]
+
+    assert found("source:send customer:acme") == found("order.id:=17 since:1h") == found(acme) == [acme]
+    assert found("customer:acme", "--source", "send", "--state", "ready") == [acme]
+
+
 def test_where_selects_tasks_of_a_bulk_action(console: Console) -> None:
     uuids = [console.add("greet", name=name) for name in ("ann", "bob", "ann")]
     assert console.do("task", "cancel", "--where", "name=ann", "--dry-run") == "2 would be cancelled\n"
