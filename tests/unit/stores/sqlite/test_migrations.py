@@ -24,13 +24,20 @@ INSERT INTO onthedot_task (seq, app, uuid, source, policy, due, added, state, bo
 VALUES (1, 1, 'old', 1, '{}', 1000, 1000, 'ready', x'7b7d');
 INSERT INTO onthedot_ready VALUES (1, 0, 1000, 1);
 INSERT INTO onthedot_tally VALUES (1, 'ready', 1);
-UPDATE onthedot_sequence SET seq = 1, moves = 1;
+INSERT INTO onthedot_task (seq, app, uuid, source, policy, due, added, state, body)
+VALUES (2, 1, 'failed', 1, '{}', 1000, 1000, 'ready', x'7b7d'), (3, 1, 'done', 1, '{}', 1000, 1000, 'ready', x'7b7d');
+INSERT INTO onthedot_history (seq, due, state, reason, retries, crashes, earlier, cancel, settled, ended, keep_until)
+VALUES (2, 1000, 'failed', 'due', 0, 0, 0, 0, 1, 2000, 9000000000000),
+    (3, 1000, 'succeeded', 'due', 0, 0, 0, 0, 1, 2000, 9000000000000);
+INSERT INTO onthedot_retention (app, what, until, ended, seqs) VALUES (1, 'task', 9000000000000, 2000, '[2,3]');
+INSERT INTO onthedot_tally VALUES (1, 'failed', 1), (1, 'succeeded', 1);
+UPDATE onthedot_sequence SET seq = 3, moves = 1;
 """
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file of version 3 with a ready task."""
+    """A file of version 3 with a ready task and two that have ended."""
     with closing(sqlite3.connect(tmp_path / "shop.db")) as db:
         db.executescript(OLD.read_text("utf-8"))
         db.executescript(TASK)
@@ -54,8 +61,11 @@ def layout(path: Path) -> dict[str, list[tuple[object, ...]]]:
 
 
 async def use(store: SqliteStore) -> None:
-    """The old task runs, and an event is relayed."""
+    """The old task runs, ended ones are listed and purged, and an event is relayed."""
     await store.open()
+    for state, uuid in (("failed", "failed"), ("succeeded", "done")):
+        assert [row.uuid for row in (await store.find({"state": state, "source": "a"}, None, 9)).rows] == [uuid]
+    assert await store.purge(9, 0) == 2
     await store.heartbeat("w", b"", FOREVER)
     turn = await store.turn("w", [], ClaimRequest(1, [SlotPool(2, {"a": 2})]))
     assert turn.claim is not None
