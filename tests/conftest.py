@@ -62,6 +62,7 @@ ONCE = (
     "unit/operations",
     "unit/schedules",
     "unit/stores",
+    "unit/web",
     "unit/test_private_usage.py",
     "unit/test_sizes.py",
     "unit/test_suite_runs.py",
