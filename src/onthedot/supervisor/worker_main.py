@@ -37,7 +37,7 @@ _REPORT_INTERVAL = 1.0  # seconds
 _MAX_ERROR = 8000  # characters
 _WAIT_PAUSE = 0.5  # seconds between two attempts to reach the store
 _WAIT_LOG_INTERVAL = 10.0  # seconds
-_BURST_EVENTS = 5.0  # seconds that --burst waits for the bus
+_BURST_EVENTS = 5.0  # seconds that --burst waits for the next event to be moved
 
 
 def run_child(fd: int, options: str) -> int:
@@ -183,17 +183,38 @@ class WorkerMain:
         return None if self._figures is None else self._figures.read()
 
     async def _stop_when_idle(self) -> None:
-        """--burst: stop when no task that may run is due, none runs here, and the events of this app are sent."""
+        """--burst: stop when no task that may run is due, none runs here, and no event of this app is left to move.
+
+        It looks twice: a task that runs between the look at the events and the look at the tasks may publish one more.
+        """
+        moved = -1  # events, at the last look
         while (worker := self._runtime.worker) is not None:
             await worker.idle.wait()
-            with contextlib.suppress(TimeoutError):  # the bus does not answer
-                async with asyncio.timeout(_BURST_EVENTS):
-                    await self._runtime.components.run_until_idle()
-            limits = await self._runtime.store.limits()
-            paused = {limit.name for limit in limits if limit.paused}
-            tally = await self._runtime.store.tally()
-            due = {source for (source, state), count in tally.items() if count and state in ("ready", "parked")}
-            if worker.idle.is_set() and not (self._runtime.sources.known & due) - paused:
+            await self._move_events()
+            if not worker.idle.is_set() or await self._has_due_tasks() or not worker.idle.is_set():
+                moved = -1
+                await asyncio.sleep(0.1)
+            elif moved == self._runtime.components.event_count:
                 self._stop.set()
                 return
-            await asyncio.sleep(0.1)
+            else:
+                moved = self._runtime.components.event_count
+
+    async def _move_events(self) -> None:
+        """Returns when nothing is left to do, or the bus does not answer."""
+        components = self._runtime.components
+        before = -1
+        while before != components.event_count:
+            before = components.event_count
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_BURST_EVENTS):
+                    await components.run_until_idle()
+                    return
+
+    async def _has_due_tasks(self) -> bool:
+        """Of sources that run here and are not paused."""
+        limits = await self._runtime.store.limits()
+        paused = {limit.name for limit in limits if limit.paused}
+        tally = await self._runtime.store.tally()
+        due = {source for (source, state), count in tally.items() if count and state in ("ready", "parked")}
+        return bool((self._runtime.sources.known & due) - paused)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -170,3 +171,30 @@ async def place(number: int) -> None:
     worker = shop.start("worker", "app.py", "--burst")
     assert worker.ended(30) == 0
     assert {info.status for info in shop.app.sync.operations.outbox.events()} == {"sent"}
+
+
+def test_burst_lets_agents_handle_the_events_of_agents(shop: Shop) -> None:
+    code = """
+from onthedot import App, current_task
+from onthedot.events import Event
+app = App("shop", store="sqlite:///shop.db")
+STEPS = ["Placed", "Packed", "Weighed", "Labelled", "Shipped"]
+@app.task
+async def place(number: int) -> None:
+    current_task().publish(Event("Shop.Order.Placed", {"id": number}, aggregate_id=str(number)))
+def add_agent(done: str, following: str) -> None:
+    @app.agent(f"after_{done.lower()}", consumes=(f"Shop.Order.{done}",))
+    async def pass_on(event: Event[dict[str, int]]) -> Event:
+        return event.reply(f"Shop.Order.{following}", event.payload)
+for done, following in zip(STEPS, STEPS[1:]):
+    add_agent(done, following)
+"""
+    (shop.folder / "app.py").write_text(code)
+    for number in range(5):
+        shop.add("place", number=number)
+    worker = shop.start("worker", "app.py", "--burst")
+    assert worker.ended(60) == 0
+    events = shop.app.sync.operations.outbox.events(limit=100)
+    assert {info.status for info in events} == {"sent"}
+    steps = ["Placed", "Packed", "Weighed", "Labelled", "Shipped"]
+    assert Counter(info.type for info in events) == {f"Shop.Order.{step}": 5 for step in steps}
