@@ -37,7 +37,10 @@ _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `([^`]*)`")
 
 
 class Query(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The parameters that every route takes. A name that is not known is an error: a typo would match everything."""
+    """The parameters that every route takes. A name that is not known is an error: a typo would match everything.
+
+    app: the name of the app that this server shows
+    """
 
     app: str = ""
 
@@ -146,6 +149,8 @@ class PathEndpoint:
 
     async def _handle(self, route: Route, request: Request, user: User, via: Literal["page", "api"]) -> Response:
         query = decode_query(request, route.query)
+        if route.access != "open":  # these answer for the process, and tell nobody the name of the app
+            _check_app(query, self._context.app.name)
         body: object = None
         if route.body is not None:
             body = await decode_body(request, route)
@@ -159,6 +164,13 @@ class PathEndpoint:
         else:
             found = await until_disconnect(request, route.handler(call))
         return encode_answer(found, route, request)
+
+
+def _check_app(query: Query, shown: str) -> None:
+    if query.app not in ("", shown):
+        raise ApiError(
+            "not_found", f"this server shows the app {shown!r}; start onthedot web -n NAME for another one", field="app"
+        )
 
 
 async def require_identity(context: WebContext, request: Request) -> Identity:

@@ -88,7 +88,7 @@ def _responses(route: Route, refs: Mapping[int, Any]) -> dict[str, Any]:
         responses["304"] = {"description": "not changed since the ETag of If-None-Match"}
     codes = {*_EVERY_ROUTE, *route.errors}
     if route.access != "open":
-        codes |= {"unauthorized", "forbidden"}
+        codes |= {"unauthorized", "forbidden", "not_found"}
     if route.body is not None:
         codes |= {*_WITH_BODY}
     if route.access == "operator":

@@ -105,6 +105,18 @@ async def test_lists_are_not_sent_again_if_nothing_changed(shop: App[Any]) -> No
         assert (answer.status, answer.body) == (304, b"")
 
 
+async def test_only_the_app_that_is_shown_can_be_asked_for(shop: App[Any]) -> None:
+    async with shop, web_site(shop) as site:
+        assert (await site.viewer.json("/status?app=shop"))["app"] == "shop"
+        for path in ("/status", "/tasks", "/changes", "/overview"):
+            answer = await site.viewer.get(f"{path}?app=other")
+            assert (answer.status, answer.json()["error"]["code"]) == (404, "not_found"), path
+            assert "shows the app 'shop'; start onthedot web -n NAME" in answer.json()["error"]["message"]
+        assert (await site.operator.post("/sources/send/pause?app=other", {"reason": "x"})).status == 404
+        assert (await site.viewer.json("/limits"))["items"] == []
+        assert (await site.nobody.get("/status?app=other")).status == 401
+
+
 async def test_status_sources_workers_and_schedules_describe_the_app(shop: App[Any]) -> None:
     async with shop.running(), web_site(shop, environment="production") as site:
         await add_three(shop)
