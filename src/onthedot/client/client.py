@@ -84,6 +84,7 @@ class StoreClient:
             counting.cancel()
             await asyncio.wait([counting])
         await self.results.close()
+        await self.operations.bulk_actions.close()
         self._observer.flush()
         await self.store.close()
 

@@ -102,11 +102,12 @@ class AuditOperations:
         try:
             yield note
         except BaseException as error:
-            await self._complete(entry_id, error=type(error).__name__, state="failed")
+            await self.complete(entry_id, error=type(error).__name__, state="failed")
             raise
-        await self._complete(entry_id, found=note.found, done=note.found, changed=note.changed, state="done")
+        await self.complete(entry_id, found=note.found, done=note.found, changed=note.changed, state="done")
 
-    async def _complete(self, entry_id: str | None, **changes: object) -> None:
+    async def complete(self, entry_id: str | None, **changes: object) -> None:
+        """Record how a change ended, if the store answers. None: the change has no entry."""
         if entry_id is None:
             return
         try:
