@@ -19,7 +19,7 @@ from tests.page.checkout import ROOT
 from tests.support.services import debian
 from tests.support.services.programs import give_up
 from tests.support.services.valkey import free_port
-from tests.support.waits import wait_until
+from tests.support.waits import SOON, wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -97,7 +97,7 @@ async def main():
         await shop.email.options(after=3600).enqueue("later@example.com", 7)
         await shop.resize.enqueue("large.png", 600.0)
         try:
-            await bad.result(timeout=20)
+            await bad.result(timeout={SOON})
         except Exception:
             print(bad.uuid)
 """

@@ -79,8 +79,11 @@ async def test_transitions_of_a_source_arrive(shop: App[Any]) -> None:
 
 async def test_watched_task_arrives_without_its_secrets(shop: App[Any]) -> None:
     async with shop.running(), web_site(shop) as site:
-        handle = await shop.named("send").options(after=0.5).enqueue(to="bob", password="hunter2")
+        await site.operator.post("/sources/send/pause", {"reason": "until the stream is open"})
+        handle = await shop.named("send").enqueue(to="bob", password="hunter2")
         async with stream(site.port, f"watch=task&uuid={handle.uuid}") as messages:
+            await messages.until("counts")
+            await site.operator.post("/sources/send/resume", {})
             while True:
                 row = await messages.until("task")
                 assert "hunter2" not in str(row)
@@ -90,9 +93,12 @@ async def test_watched_task_arrives_without_its_secrets(shop: App[Any]) -> None:
 
 async def test_flow_sends_its_progress(shop: App[Any]) -> None:
     async with shop.running(), web_site(shop) as site:
+        await site.operator.post("/sources/send/pause", {"reason": "until the stream is open"})
         send = shop.named("send")
-        flow = await (send.options(after=0.5).s(to="ann") | send.s(to="cy")).enqueue()
+        flow = await (send.s(to="ann") | send.s(to="cy")).enqueue()
         async with stream(site.port, f"watch=flow&id={flow.uuid}") as messages:
+            await messages.until("counts")
+            await site.operator.post("/sources/send/resume", {})
             while (await messages.until("flow"))["progress"]["done"] < 2:
                 pass
 
