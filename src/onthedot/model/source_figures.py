@@ -74,7 +74,7 @@ class Histogram(Struct, array_like=True):
         >>> for ms in range(1, 101):
         ...     histogram.observe(ms)
         >>> histogram.percentile(50), histogram.percentile(95)
-        (54.857142857142854, 109.71428571428571)
+        (54.857142857142854, 76.8)
         """
         rank = -(-self.number * percent // 100)
         for bucket in sorted(self.counts):

@@ -16,7 +16,7 @@ from tests.support.waits import LONG, until
 
 FIELDS = """
     uuid source state args priority attempt retries crashes added_at schedule_at started_at ended_at worker label tags
-    metadata unique lane reason error errors progress cancel_wanted result result_status duration
+    metadata unique lane reason error errors progress cancel_wanted result result_status duration flow
 """.split()  # noqa: SIM905 -- read and compared as a block
 
 

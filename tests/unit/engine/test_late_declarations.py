@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -110,7 +111,8 @@ async def test_turn_does_not_claim_if_code_has_declared_more_meanwhile(clock: Ma
 
     session = cast("Any", SimpleNamespace(update_info=update_info))
     slots = Slots(Sources(), {"async": 1})
-    maintenance = Maintenance(WorkerConfig({}), MemoryStore(clock), session, slots, clock, Observer(), declare)
+    store = MemoryStore(clock)
+    maintenance = Maintenance(WorkerConfig({}), store, session, slots, clock, Random(1), Observer(), declare, None)
     assert await maintenance.update_definitions()
     maintenance.mark_definitions_changed()
     assert not await maintenance.update_definitions()

@@ -50,7 +50,7 @@ def uuid_beginning(part: str) -> tuple[bytes, int] | None:
     None: it has no time; it is too short, or the text is not the beginning of a uuid of version 7 or 8.
 
     >>> uuid_beginning("01a1e212-de")
-    (b'\x00\x01\xa1\xe2\x12\xde', 1794786548224)
+    (b'\x00\x01\xa1\xe2\x12\xde', 1794794249728)
     """
     digits = part.replace("-", "")
     usual = "-".join(filter(None, (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32])))
