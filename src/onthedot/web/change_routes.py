@@ -25,7 +25,7 @@ _BY_UUID = ("not_found", "ambiguous")
 CHANGE_ROUTES: tuple[Route, ...] = (
     Route(
         method="POST", path="/tasks", handler=task_changes.add_task, access="operator", body=NewTaskBody,
-        answer=AddedTask, status=201, max_body=_MAX_TASK, summary="Add a task",
+        answer=AddedTask, status=201, other_answers={200: AddedTask}, max_body=_MAX_TASK, summary="Add a task",
         errors=("frozen", "store_full", "not_available"),
     ),
     Route(
@@ -57,7 +57,8 @@ CHANGE_ROUTES: tuple[Route, ...] = (
     ),
     Route(
         method="POST", path="/tasks/{uuid}/retry", handler=task_changes.retry_task, access="operator", body=RetryBody,
-        answer=Changed, summary="Run a failed or cancelled task again", errors=(*_BY_UUID, "not_available"),
+        answer=Changed, other_answers={201: AddedTask}, errors=(*_BY_UUID, "not_available"),
+        summary="Run a failed or cancelled task again, or a copy with other arguments",
     ),
     Route(
         method="POST", path="/sources/{name}/pause", handler=source_changes.pause_source, access="operator",
@@ -97,7 +98,8 @@ CHANGE_ROUTES: tuple[Route, ...] = (
     ),
     Route(
         method="POST", path="/schedules/{name}/run", handler=schedule_changes.run_schedule, access="operator",
-        body=ReasonBody, answer=AddedTask, status=201, summary="Run a schedule now", errors=("not_found",),
+        body=ReasonBody, answer=AddedTask, status=201, other_answers={200: AddedTask}, summary="Run a schedule now",
+        errors=("not_found",),
     ),
     Route(
         method="DELETE", path="/schedules/{name}", handler=schedule_changes.delete_schedule, access="operator",

@@ -91,6 +91,7 @@ class Route(Struct, frozen=True, kw_only=True):
     """One method of one path. Server, OpenAPI, documentation and the test of credentials derive from it.
 
     path: below /api/v1, unless `prefix` is ""; status: of a success; answer: None: no JSON
+    other_answers: of successes with another status
     errors: codes beyond those that every route has; has_etag: answers 304 to an If-None-Match
     """
 
@@ -100,6 +101,7 @@ class Route(Struct, frozen=True, kw_only=True):
     access: Access
     summary: str
     answer: Any = None
+    other_answers: Mapping[int, Any] = {}
     query: type[Query] = Query
     body: Any = None
     status: int = 200

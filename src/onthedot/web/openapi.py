@@ -20,7 +20,12 @@ _ERROR = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorAns
 
 def openapi(routes: Sequence[Route], version: str) -> dict[str, Any]:
     """The description of these routes. version: of the package."""
-    kinds = [kind for route in routes for kind in (route.answer, route.body) if kind is not None]
+    kinds = [
+        kind
+        for route in routes
+        for kind in (route.answer, *route.other_answers.values(), route.body)
+        if kind is not None
+    ]
     schemas, components = msgspec.json.schema_components(
         [*kinds, ErrorAnswer], ref_template="#/components/schemas/{name}"
     )
@@ -84,6 +89,9 @@ def _responses(route: Route, refs: Mapping[int, Any]) -> dict[str, Any]:
     elif route.status != 204:
         success["content"] = {route.media_type: {}}
     responses = {str(route.status): success}
+    for status, kind in route.other_answers.items():
+        content = {route.media_type: {"schema": refs[id(kind)]}}
+        responses[str(status)] = {"description": "success", "content": content}
     if route.has_etag:
         responses["304"] = {"description": "not changed since the ETag of If-None-Match"}
     codes = {*_EVERY_ROUTE, *route.errors}

@@ -64,9 +64,23 @@ async def test_arguments_that_do_not_fit_are_refused(shop: App[Any]) -> None:
             {"source": "send", "args": {"to": "x"}, "at": "2026-01-01T00:00:00Z", "after": 1},
             {"source": "send", "args": {"to": "x"}, "priority": 11},
             {"source": "send", "args": {"self": 1}},
+            {"source": "other", "args": {"self": 1}},
+            {"source": "send", "args": {"to": "x"}, "unique": "\0"},
         ):
             answer = await site.operator.post("/tasks", body)
             assert (answer.status, answer.json()["error"]["code"]) == (422, "invalid"), body
+
+
+async def test_defect_is_not_taken_for_a_bad_argument(shop: App[Any], monkeypatch: Any, caplog: Any) -> None:
+    async with shop, web_site(shop) as site:
+
+        async def break_down(*_: object) -> None:
+            raise TypeError("a defect")
+
+        monkeypatch.setattr(shop.runtime.store, "add", break_down)
+        answer = await site.operator.post("/tasks", {"source": "send", "args": {"to": "ann"}})
+        assert (answer.status, answer.json()["error"]["code"]) == (500, "internal")
+    assert "a defect" in caplog.text
 
 
 async def test_retry_with_other_arguments_adds_a_copy(shop: App[Any]) -> None:

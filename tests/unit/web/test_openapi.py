@@ -43,6 +43,16 @@ def test_times_have_their_format() -> None:
     assert row["properties"]["added_at"]["format"] == "date-time"
 
 
+def test_every_success_is_described() -> None:
+    paths = openapi(ROUTES, "1")["paths"]
+    answers = {
+        status: answer["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        for status, answer in paths["/api/v1/tasks/{uuid}/retry"]["post"]["responses"].items()
+        if status.startswith("2")
+    }
+    assert answers == {"200": "Changed", "201": "AddedTask"}
+
+
 async def test_description_is_served(shop: App[Any]) -> None:
     async with shop, web_site(shop) as site:
         answer = await site.viewer.get("/openapi.json")
