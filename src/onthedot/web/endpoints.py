@@ -165,6 +165,8 @@ class PathEndpoint:
             found = await route.handler(call)
         else:
             found = await until_disconnect(request, route.handler(call))
+        if route.access == "operator":
+            call.operations.feed.recheck()  # open pages see the change at once
         return encode_answer(found, route, request)
 
 

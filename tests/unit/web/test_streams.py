@@ -103,6 +103,27 @@ async def test_flow_sends_its_progress(shop: App[Any]) -> None:
                 pass
 
 
+async def test_streams_see_changes_through_the_api_at_once(shop: App[Any], monkeypatch: Any) -> None:
+    async with shop.running(), web_site(shop) as site, stream(site.port, "watch=overview") as messages:
+        await messages.until("counts")
+        client = shop.runtime.portal.connected()
+        assert client is not None
+        feed = client.operations.feed
+        rechecks: list[str] = []
+        recheck = feed.recheck
+
+        def note() -> None:
+            rechecks.append("recheck")
+            recheck()
+
+        monkeypatch.setattr(feed, "recheck", note)
+        await site.viewer.get("/sources")
+        assert rechecks == []
+        await site.operator.post("/sources/send/pause", {"reason": "vendor down"})
+        assert rechecks == ["recheck"]
+        assert await messages.until("invalidate") == {"what": "limits"}
+
+
 async def test_unknown_last_id_is_answered_by_a_reset(shop: App[Any]) -> None:
     async with shop, web_site(shop) as site, stream(site.port, "watch=tasks", "other.17") as messages:
         await messages.until("reset")
