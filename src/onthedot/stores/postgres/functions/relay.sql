@@ -320,5 +320,5 @@ BEGIN
         topics, keys, buckets, types, versions, aggregate_types, aggregate_ids, correlation_ids, causation_ids, retries,
         occurred_ats, payloads, raws, headers, attempts, errors, sent_ats, positions
     FROM outbox_events_v1(_taken.seqs, _asked.most_bytes) AS e;
-    more := more OR cardinality(seqs) < cardinality(_taken.seqs);
+    more := more OR coalesce(cardinality(seqs), 0) < cardinality(_taken.seqs);
 END $$;
