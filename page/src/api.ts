@@ -35,18 +35,16 @@ export interface Explanation {
   more: ExplanationText[]; holders: string[];
 }
 
-export interface PauseSpan { to: string | null; user: string; reason: string }
-
 export interface Segment {
   from: string; to: string | null; kind: "scheduled" | "pending" | "running" | "backoff" | "waiting" | "crash";
-  attempt: number; worker: string | null; text: string; paused: PauseSpan[];
+  attempt: number; worker: string | null; text: string;
 }
 
 export interface TaskDetail extends TaskRow {
   args: unknown; args_text: string; metadata: unknown; unique: string | null; crashes: number; retries: number;
   result: unknown; result_status: string; errors: AttemptRow[]; steps: StepRow[]; items_saved: number;
   trace_id: string | null; redacted: string[]; explain?: Explanation | null; timeline?: Segment[];
-  related?: { parent: string | null; flow: string | null; group: string | null; schedule: string | null };
+  related?: { parent: string | null; flow: string | null; group: string | null };
 }
 
 export interface PauseRow { key: string | null; reason: string; since: string | null }
@@ -57,20 +55,19 @@ export interface SourceRow {
   name: string; ready: number; parked: number; scheduled: number; running: number; waiting: number;
   succeeded: number; failed: number; cancelled: number; workers: number; p50_ms: number | null; p95_ms: number | null;
   limits: SourceLimitRow[]; paused: PauseRow | null; paused_keys: PauseRow[]; mode: "" | "frozen" | "degraded";
-  rates: Rates | null; oldest_ready_s: number | null; next_due: string | null;
+  rates: Rates | null;
 }
 
 export interface WorkerRow {
   id: string; short_id: string; host: string; pid: number; version: string; release: string; since: string | null;
   slots: Record<string, number>; running: number; sources: string[]; schedules: string[]; data_lost: string | null;
-  alive: boolean; done_per_minute: number | null; loop_lag_p99_ms: number | null; rss_bytes: number | null;
+  alive: boolean;
 }
 
 export interface ScheduleRow {
   name: string; source: string; rule: string; enabled: boolean; next_run: string | null; last_run: string | null;
   run_count: number; owner: "code" | "data"; orphan: boolean; reason: string; args: unknown;
-  skipped: Record<string, number>; revision: string; next: string[];
-  runs: { at: string; uuid: string | null; state: string }[];
+  skipped: Record<string, number>; next: string[];
 }
 
 export interface FailureRow {
@@ -78,7 +75,7 @@ export interface FailureRow {
   first: string | null; last: string | null; example: string; trend: number[];
 }
 
-export interface FailureList { items: FailureRow[]; counted: number; counted_to: string | null; as_of: string }
+export interface FailureList { items: FailureRow[]; counted: number; as_of: string }
 
 export interface AttentionRow {
   kind: string; severity: "error" | "warning" | "info"; text: string; size: number; since: string | null;
@@ -86,11 +83,13 @@ export interface AttentionRow {
   action: { label: string; method: string; path: string; body: unknown } | null;
 }
 
+export interface Series { step: number; at: string[]; series: Record<string, (number | null)[]> }
+
 export interface Overview {
   now: string; counts: Record<string, number>; rates: Rates;
   figures: Record<"latency_p50" | "latency_p95" | "lateness_p99" | "oldest_ready", number | null>;
   history: number[]; attention: AttentionRow[]; more_attention: number; sources: SourceRow[];
-  series: Record<string, unknown>;
+  series: Series; releases: string[];
 }
 
 export interface Status {

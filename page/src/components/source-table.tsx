@@ -5,10 +5,8 @@ import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
 import { PageLink } from "./link.tsx";
 import { Badge } from "./state.tsx";
-import { Ago } from "./time.tsx";
 
 export function SourceTable({ rows }: { rows: readonly SourceRow[] }) {
-  const hasNextDue = rows.some((row) => row.next_due !== null);
   return (
     <table class="rows cards">
       <thead>
@@ -21,7 +19,6 @@ export function SourceTable({ rows }: { rows: readonly SourceRow[] }) {
           <th class="number">{t.columns.done}</th>
           <th class="number">{t.columns.p95}</th>
           <th class="number">{t.columns.workers}</th>
-          {hasNextDue && <th class="time">{t.columns.nextDue}</th>}
         </tr>
       </thead>
       <tbody>
@@ -38,7 +35,6 @@ export function SourceTable({ rows }: { rows: readonly SourceRow[] }) {
             <Figure name={t.columns.done} value={row.rates ? rate(row.rates.done) : t.none} zero={!row.rates?.done} />
             <Figure name={t.columns.p95} value={row.p95_ms === null ? t.none : duration(row.p95_ms)} zero={row.p95_ms === null} />
             <Figure name={t.columns.workers} value={count(row.workers)} zero={false} bad={row.workers === 0 && row.ready > 0} />
-            {hasNextDue && <td class="time" data-name={t.columns.nextDue}><Ago at={row.next_due} /></td>}
           </tr>
         ))}
       </tbody>

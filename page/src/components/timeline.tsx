@@ -73,7 +73,7 @@ function TimelineTable({ parts }: { parts: readonly Part[] }) {
             <td>{preciseClock(from, zone.value)}</td>
             <td class="number">{duration(to - from)}</td>
             <td>{segment.worker ?? ""}</td>
-            <td>{[segment.text, ...segment.paused.map((pause) => t.pausedBy(pause.user, pause.reason))].filter(Boolean).join(" · ")}</td>
+            <td>{segment.text}</td>
           </tr>
         ))}
       </tbody>

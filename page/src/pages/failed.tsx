@@ -34,7 +34,7 @@ export function FailedPage() {
           : (
             <>
               <ul class="groups">{list.items.map((row) => <Group key={row.group} row={row} />)}</ul>
-              <p class="hint">{t.asOf} <Ago at={list.as_of} />{list.counted_to && <> · {t.countedTo} <Clock at={list.counted_to} /></>}</p>
+              <p class="hint">{t.asOf} <Ago at={list.as_of} /></p>
             </>
           ))}
       </Loaded>

@@ -4,7 +4,7 @@ import { Icon } from "../components/icon.tsx";
 import { PageLink } from "../components/link.tsx";
 import { Badge } from "../components/state.tsx";
 import { Ago, Clock } from "../components/time.tsx";
-import { count, parseTime, utc } from "../format.ts";
+import { count } from "../format.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
 import { api, canOperate, notify } from "../session.ts";
@@ -27,13 +27,11 @@ export function SchedulesPage() {
 }
 
 function Table({ rows, onDone }: { rows: readonly ScheduleRow[]; onDone: () => void }) {
-  const hasRuns = rows.some(({ runs }) => runs.length > 0);
   return (
     <table class="rows cards">
       <thead>
         <tr>
           <th class="state-column">{t.columns.state}</th><th>{t.columns.name}</th><th>{t.columns.rule}</th><th>{t.columns.source}</th>
-          {hasRuns && <th>{t.columns.lastRuns}</th>}
           <th class="time">{t.columns.next}</th><th class="time">{t.columns.last}</th><th class="number">{t.columns.runs}</th><th>{t.columns.owner}</th>
           {canOperate.value && <th><span class="hidden-text">{t.columns.actions}</span></th>}
         </tr>
@@ -45,7 +43,6 @@ function Table({ rows, onDone }: { rows: readonly ScheduleRow[]; onDone: () => v
             <td class="main">{row.name}</td>
             <td data-name={t.columns.rule}>{row.rule}</td>
             <td class="source"><PageLink to={pathOf("sources", row.source)}>{row.source}</PageLink></td>
-            {hasRuns && <td data-name={t.columns.lastRuns}><Dots row={row} /></td>}
             <td class="time" data-name={t.columns.next}>{row.enabled && !row.orphan ? <Ago at={row.next_run} /> : <span class="none">{row.reason || t.none}</span>}</td>
             <td class="time" data-name={t.columns.last}><Clock at={row.last_run} /></td>
             <td class="number" data-name={t.columns.runs}>{count(row.run_count)}</td>
@@ -83,16 +80,4 @@ function ScheduleState({ row }: { row: ScheduleRow }) {
   if (row.orphan) return <span class="state state-failed"><Icon name="failed" /><span>{t.scheduleStates.orphan}</span></span>;
   if (!row.enabled) return <span class="state state-paused"><Icon name="paused" /><span>{t.scheduleStates.paused}</span></span>;
   return <span class="state state-succeeded"><Icon name="succeeded" /><span>{t.scheduleStates.active}</span></span>;
-}
-
-function Dots({ row }: { row: ScheduleRow }) {
-  return (
-    <span class="dots">
-      {row.runs.map((run) => {
-        const text = t.run(t.states[run.state as keyof typeof t.states] ?? run.state, utc(parseTime(run.at) ?? 0));
-        const dot = <i class={`dot dot-${run.state}`} title={text} />;
-        return run.uuid ? <PageLink key={run.at} to={pathOf("tasks", run.uuid)} label={text}>{dot}</PageLink> : <span key={run.at} role="img" aria-label={text}>{dot}</span>;
-      })}
-    </span>
-  );
 }

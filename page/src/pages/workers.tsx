@@ -3,7 +3,7 @@ import { Empty, Loaded } from "../components/empty.tsx";
 import { Icon } from "../components/icon.tsx";
 import { PageLink } from "../components/link.tsx";
 import { Since } from "../components/time.tsx";
-import { bytes, count, duration } from "../format.ts";
+import { count } from "../format.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
 import { useView } from "../view.ts";
@@ -25,13 +25,11 @@ export function WorkersPage() {
 }
 
 function Table({ rows }: { rows: readonly WorkerRow[] }) {
-  const hasFigures = rows.some((row) => row.done_per_minute !== null || row.rss_bytes !== null);
   return (
     <table class="rows cards">
       <thead>
         <tr>
           <th class="state-column">{t.columns.state}</th><th>{t.columns.worker}</th><th class="busy-column">{t.columns.busy}</th>
-          {hasFigures && <><th class="number">{t.columns.perMinute}</th><th class="number">{t.columns.loopLag}</th><th class="number">{t.columns.rss}</th></>}
           <th>{t.columns.release}</th><th class="time">{t.columns.up}</th><th>{t.columns.sources}</th>
         </tr>
       </thead>
@@ -43,24 +41,13 @@ function Table({ rows }: { rows: readonly WorkerRow[] }) {
             </td>
             <td class="main">{row.host}<span class="hint"> {t.pid(row.pid)} <code>{row.short_id}</code></span></td>
             <td class="busy-column" data-name={t.columns.busy}><Busy row={row} /></td>
-            {hasFigures && <Figures row={row} />}
-            <td data-name={t.columns.release}><code>{row.release || row.version}</code></td>
+              <td data-name={t.columns.release}><code>{row.release || row.version}</code></td>
             <td class="time" data-name={t.columns.up}><Since at={row.since} /></td>
             <td class="source"><SourceNames names={row.sources} /></td>
           </tr>
         ))}
       </tbody>
     </table>
-  );
-}
-
-function Figures({ row }: { row: WorkerRow }) {
-  return (
-    <>
-      <td class="number" data-name={t.columns.perMinute}>{row.done_per_minute === null ? t.none : count(Math.round(row.done_per_minute))}</td>
-      <td class="number" data-name={t.columns.loopLag}>{row.loop_lag_p99_ms === null ? t.none : duration(row.loop_lag_p99_ms)}</td>
-      <td class="number" data-name={t.columns.rss}>{row.rss_bytes === null ? t.none : bytes(row.rss_bytes)}</td>
-    </>
   );
 }
 

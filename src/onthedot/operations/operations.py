@@ -17,7 +17,7 @@ from onthedot.model.failures import decode_moved_to, encode_reason
 from onthedot.model.flow_names import MEMBER_KEEP
 from onthedot.model.stored_keys import stored_text
 from onthedot.model.task import TaskInfo, possible_uuids
-from onthedot.model.task_info import public_state
+from onthedot.model.task_info import decode_body, public_state
 from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.events import Observer
 from onthedot.operations.attention import AttentionItem, attention_items
@@ -102,6 +102,12 @@ class Operations:
         """
         return await explain(self._store, await self.tasks.record(uuid), self._clock.now(), zone)
 
+    async def trace_id(self, uuid: str) -> str | None:
+        """Return the trace of the code that added a task; None: it had none."""
+        _, headers = decode_body(await self.tasks.record(uuid))
+        parts = headers.trace.split("-")  # version, trace, span, flags
+        return parts[1] if len(parts) == 4 else None
+
     async def steps(self, uuid: str) -> list[StepInfo]:
         """Return the saved steps of a task, oldest first."""
         return await step_infos(self._store, uuid)
@@ -120,7 +126,8 @@ class Operations:
 
     async def failures(self, since: datetime | None = None, source: str | None = None) -> list[FailureGroup]:
         """Return failed tasks grouped by error, the most frequent first."""
-        return await group_failures(self._failed(to_optional_ms(since), source))
+        begin = to_optional_ms(since)
+        return await group_failures(self._failed(begin, source), begin, int(self._clock.now()))
 
     async def _failed(self, since: int | None, source: str | None) -> AsyncIterator[Record]:
         async for record in self.tasks.in_state("failed", source):

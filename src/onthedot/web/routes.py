@@ -16,7 +16,19 @@ from onthedot.web.feature_schemas import (
     WaitingRow,
 )
 from onthedot.web.filters import TaskQuery
-from onthedot.web.handlers import audit, events, failures, flows, overview, schedules, session, signals, sources, tasks
+from onthedot.web.handlers import (
+    audit,
+    events,
+    failures,
+    flows,
+    overview,
+    schedules,
+    series,
+    session,
+    signals,
+    sources,
+    tasks,
+)
 from onthedot.web.handlers.description import show_openapi
 from onthedot.web.schemas import (
     ExplanationDetail,
@@ -28,6 +40,7 @@ from onthedot.web.schemas import (
     Rows,
     ScheduleRow,
     Segment,
+    SeriesDetail,
     SignIn,
     SourceRow,
     StatusDetail,
@@ -137,6 +150,10 @@ READ_ROUTES: tuple[Route, ...] = (
     Route(
         method="GET", path="/outbox/events", handler=events.list_events, access="viewer", answer=EventList,
         query=events.EventQuery, summary="Events of the outbox", errors=("not_available",),
+    ),
+    Route(
+        method="GET", path="/series", handler=series.show_series, access="viewer", answer=SeriesDetail,
+        query=series.SeriesQuery, summary="The work of all workers over time", has_etag=True,
     ),
     Route(
         method="GET", path="/changes", handler=follow_changes, access="viewer", query=ChangesQuery,

@@ -131,15 +131,6 @@ class ExplanationDetail(Struct, frozen=True, kw_only=True):
     holders: Sequence[str]
 
 
-class PauseSpan(Struct, frozen=True):
-    """A pause that lay over a segment of a timeline, from the audit."""
-
-    from_: Annotated[datetime, Meta(tz=True)]
-    to: Moment | None
-    user: str
-    reason: str
-
-
 class Segment(Struct, frozen=True, rename={"from_": "from"}):
     """A recorded part of a task's life. to: None: it has not ended."""
 
@@ -149,7 +140,6 @@ class Segment(Struct, frozen=True, rename={"from_": "from"}):
     attempt: int
     worker: str | None
     text: str
-    paused: Sequence[PauseSpan] = ()
 
 
 class RelatedTasks(Struct, frozen=True, kw_only=True):
@@ -158,7 +148,6 @@ class RelatedTasks(Struct, frozen=True, kw_only=True):
     parent: str | None
     flow: str | None
     group: str | None
-    schedule: str | None
 
 
 class TaskDetail(TaskListRow, frozen=True, kw_only=True):
@@ -241,8 +230,6 @@ class SourceRow(Struct, frozen=True, kw_only=True):
     paused_keys: Sequence[PauseRow]
     mode: Literal["", "frozen", "degraded"]
     rates: SourceRates | None
-    oldest_ready_s: float | None = None
-    next_due: Moment | None = None
 
 
 class WorkerRow(Struct, frozen=True, kw_only=True):
@@ -261,21 +248,10 @@ class WorkerRow(Struct, frozen=True, kw_only=True):
     schedules: Sequence[str]
     data_lost: Moment | None
     alive: bool = True
-    done_per_minute: float | None = None
-    loop_lag_p99_ms: float | None = None
-    rss_bytes: int | None = None
-
-
-class RunDot(Struct, frozen=True):
-    """One of the last runs of a schedule. uuid: None: it is not kept, or was skipped."""
-
-    at: Moment
-    uuid: str | None
-    state: str
 
 
 class ScheduleRow(Struct, frozen=True, kw_only=True):
-    """A schedule. next: the next three runs; revision: for If-Match."""
+    """A schedule. next: the next three runs."""
 
     name: str
     source: str
@@ -290,9 +266,7 @@ class ScheduleRow(Struct, frozen=True, kw_only=True):
     args: Any
     options: Any
     skipped: Mapping[str, int]
-    revision: str
     next: Sequence[Moment]
-    runs: Sequence[RunDot]
 
 
 class PlanRow(Struct, frozen=True):
@@ -335,11 +309,10 @@ class FailureRow(Struct, frozen=True, kw_only=True):
 
 
 class FailureList(Struct, frozen=True, kw_only=True):
-    """Groups of failures. counted_to: None: all were counted, else those that failed since then."""
+    """Groups of failures. counted: of all groups together."""
 
     items: Sequence[FailureRow]
     counted: int
-    counted_to: Moment | None
     as_of: Moment
 
 
@@ -365,8 +338,19 @@ class AttentionRow(Struct, frozen=True, kw_only=True):
     action: AttentionAction | None
 
 
+class SeriesDetail(Struct, frozen=True, kw_only=True):
+    """Values over time, by name. step: seconds; at: when each span begins; times are in milliseconds.
+
+    A value is null where no worker was alive, and where nothing was timed.
+    """
+
+    step: int
+    at: Sequence[Moment]
+    series: Mapping[str, Sequence[float | None]]
+
+
 class OverviewFigures(Struct, frozen=True, kw_only=True):
-    """Seconds; None: not known."""
+    """Seconds. Those of the newest span of the series that has them; oldest_ready: the age of the next ready task."""
 
     latency_p50: float | None
     latency_p95: float | None
@@ -375,7 +359,10 @@ class OverviewFigures(Struct, frozen=True, kw_only=True):
 
 
 class Overview(Struct, frozen=True, kw_only=True):
-    """The state of an app at a glance. history: tasks that ended in each of the last 60 seconds."""
+    """The state of an app at a glance. history: tasks that ended in each of the last 60 seconds.
+
+    releases: of the code that live workers run
+    """
 
     now: Moment
     counts: Mapping[str, int]
@@ -385,8 +372,8 @@ class Overview(Struct, frozen=True, kw_only=True):
     attention: Sequence[AttentionRow]
     more_attention: int
     sources: Sequence[SourceRow]
-    series: Mapping[str, Any]
-    releases: Sequence[Any]
+    series: SeriesDetail
+    releases: Sequence[str]
 
 
 class StoreStatus(Struct, frozen=True, kw_only=True):

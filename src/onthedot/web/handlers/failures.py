@@ -35,7 +35,6 @@ async def list_failures(call: WebCall[FailureQuery, None]) -> FailureList:
     return FailureList(
         items=[_row(group, call) for group in groups],
         counted=sum(group.count for group in groups),
-        counted_to=None,
         as_of=now,
     )
 
@@ -48,8 +47,8 @@ def _row(group: FailureGroup, call: WebCall[FailureQuery, None]) -> FailureRow:
         message=shortened(call.context.redaction.text(group.message), MAX_MESSAGE),
         place=call.context.redaction.text(group.place),
         count=group.count,
-        first=None,
+        first=utc(group.first),
         last=utc(group.last),
         example=group.example,
-        trend=(),
+        trend=group.trend,
     )

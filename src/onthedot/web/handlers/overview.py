@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from onthedot.model.redaction import Redaction
 from onthedot.model.task import TaskState
 from onthedot.operations import Operations
 from onthedot.operations.attention import AttentionItem
+from onthedot.operations.series import SeriesData
 from onthedot.operations.sources import SourceInfo
+from onthedot.operations.task_queries import TaskFilter
+from onthedot.operations.workers import WorkerInfo
 from onthedot.web.endpoints import Query, WebCall
+from onthedot.web.handlers.series import read_series, series_detail
 from onthedot.web.rows import rates_row, source_row, utc
 from onthedot.web.schemas import AttentionAction, AttentionRow, Overview, OverviewFigures, StatusDetail, StoreStatus
 
 _MAX_SOURCES = 50
 _MAX_ATTENTION = 5
+_SERIES = ("done", "failed", "depth", "latency_p50", "latency_p95", "lateness_p99")
+_AGE = 0.5  # seconds
 _ATTENTION_AGE = 2.0  # seconds
 _STATUS_AGE = 1.0  # seconds
 _ALWAYS = ("tasks", "sources", "schedules", "workers", "failures", "flows", "batches", "waiting")
@@ -39,20 +46,46 @@ async def show_overview(call: WebCall[OverviewQuery, None]) -> Overview:
     items = await call.context.shared.get("attention", _ATTENTION_AGE, call.operations.attention)
     items = [item for item in items if call.query.source in ("", item.source)]
     rates = live.by_source.get(call.query.source, live.rates)
+    series = await read_series(call, _SERIES, call.query.source, call.query.since)
     return Overview(
         now=live.at,
         counts=counts,
         rates=rates_row(rates),
-        figures=OverviewFigures(latency_p50=None, latency_p95=None, lateness_p99=None, oldest_ready=None),
+        figures=OverviewFigures(
+            latency_p50=_newest(series, "latency_p50"),
+            latency_p95=_newest(series, "latency_p95"),
+            lateness_p99=_newest(series, "lateness_p99"),
+            oldest_ready=await _oldest_ready(call),
+        ),
         history=live.history,
         attention=[_attention_row(item, call.context.redaction) for item in items[:_MAX_ATTENTION]],
         more_attention=max(0, len(items) - _MAX_ATTENTION),
         sources=[
             source_row(each, live.by_source.get(each.name)) for each in sorted(sources, key=_worst_first)[:_MAX_SOURCES]
         ],
-        series={},
-        releases=(),
+        series=series_detail(series),
+        releases=releases_of(live.workers),
     )
+
+
+def _newest(series: SeriesData, name: str) -> float | None:
+    """In seconds."""
+    return next((value / 1000 for value in reversed(series.series[name]) if value is not None), None)
+
+
+async def _oldest_ready(call: WebCall[OverviewQuery, None]) -> float | None:
+    """The age of the task that runs next, in seconds; None: none is ready."""
+    where: TaskFilter = {"state": "ready", "limit": 1}
+    if call.query.source:
+        where["source"] = call.query.source
+    operations = call.operations
+    page = await call.context.shared.get(f"oldest {call.query.source}", _AGE, lambda: operations.find(**where))
+    ages = [(datetime.now(UTC) - info.schedule_at).total_seconds() for info in page]
+    return max(0.0, *ages) if ages else None
+
+
+def releases_of(workers: Iterable[WorkerInfo]) -> list[str]:
+    return sorted({each.release for each in workers if each.release})
 
 
 def _attention_row(item: AttentionItem, redaction: Redaction) -> AttentionRow:
@@ -90,7 +123,7 @@ async def show_status(call: WebCall[Query, None]) -> StatusDetail:
         apps=[context.app.name, *context.app.others],
         environment=context.settings.environment,
         version=context.app.version,
-        releases=sorted({each.release for each in live.workers if each.release}),
+        releases=releases_of(live.workers),
         store=store,
         workers=len(live.workers),
         slots=sum(slots for each in live.workers for slots in each.concurrency.values()),

@@ -64,9 +64,7 @@ def schedule_row(info: ScheduleInfo, coming: list[datetime], redaction: Redactio
         args=redaction.value(json_value(info.args)).value,
         options=redaction.value(json_value(info.options)).value,
         skipped=info.skipped,
-        revision="",
         next=[found for at in coming if (found := utc(at)) is not None],
-        runs=(),
     )
 
 

@@ -137,7 +137,7 @@ async def show_task(call: WebCall[DetailQuery, None]) -> TaskDetail:
             for step in await call.operations.steps(uuid)
         ],
         items_saved=await call.operations.streamed(uuid),
-        trace_id=None,
+        trace_id=await call.operations.trace_id(uuid),
         explain=explain,
         timeline=timeline,
         related=related,
@@ -190,7 +190,7 @@ async def _related(call: WebCall[DetailQuery, None], info: TaskInfo) -> RelatedT
     group = None
     if info.error is not None and info.error.type:
         group = fingerprint(info.source, info.error)
-    return RelatedTasks(parent=None if parent is None else parent.uuid, flow=info.flow, group=group, schedule=None)
+    return RelatedTasks(parent=None if parent is None else parent.uuid, flow=info.flow, group=group)
 
 
 def segments(info: TaskInfo) -> list[Segment]:

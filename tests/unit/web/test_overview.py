@@ -1,0 +1,90 @@
+"""Figures, charts and trends: every field of an answer has a source."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from onthedot import App
+from onthedot.model.source_figures import FLEET, FigureRecord, Histogram, SourceFigures, encode_record
+from onthedot.stores.contract import NewTask, SeriesEntry
+from tests.support.waits import until
+from tests.support.web_site import WebSite, web_site
+
+MINUTE = 60_000
+
+
+async def write_minute(app: App[Any], ago: int, figures: SourceFigures) -> None:
+    at = (time.time_ns() // 1_000_000 // MINUTE - ago) * MINUTE
+    data = encode_record(FigureRecord({"send": figures}), 10**5)
+    await app.runtime.store.write_series([SeriesEntry("minutes", at, FLEET, data)])
+
+
+def timed(ms: float) -> Histogram:
+    histogram = Histogram()
+    histogram.observe(ms)
+    return histogram
+
+
+async def test_overview_has_figures_and_series(shop: App[Any]) -> None:
+    async with shop, web_site(shop) as site:
+        empty = await site.viewer.json("/overview?source=other")
+        assert set(empty["figures"].values()) == {None}
+        await write_minute(shop, 3, SourceFigures(5, 4, 1, latency=timed(2000), lateness=timed(40)))
+        await write_minute(shop, 2, SourceFigures(2, 2))
+        await shop.named("send").enqueue(to="ann")
+        found = await site.viewer.json("/overview?since=10m")
+        assert [value for value in found["series"]["series"]["done"] if value is not None] == [4, 2]
+        assert (found["series"]["step"], len(found["series"]["at"])) == (60, len(found["series"]["series"]["done"]))
+        figures = found["figures"]
+        assert figures["latency_p95"] == figures["latency_p50"] == pytest.approx(2, rel=0.2)
+        assert figures["lateness_p99"] == pytest.approx(0.04, rel=0.2)
+        assert figures["oldest_ready"] >= 0
+        assert (await site.viewer.get("/overview?since=soon")).status == 400
+
+
+async def test_series_are_read_by_name(shop: App[Any]) -> None:
+    async with shop, web_site(shop) as site:
+        await write_minute(shop, 3, SourceFigures(5, 4, 1))
+        found = await site.viewer.json("/series?names=failed,done&source=send&since=10m&step=60")
+        assert {name: [value for value in values if value] for name, values in found["series"].items()} == {
+            "failed": [1],
+            "done": [4],
+        }
+        assert (await site.viewer.json("/series?since=7d"))["step"] == 3600
+        bad = ("names=speed", "step=7", "since=soon", "until=soon", "since=1h&until=2h", "since=2999-01-01")
+        for query in bad:
+            assert (await site.viewer.get(f"/series?{query}")).status == 400, query
+
+
+async def test_releases_of_live_workers_are_named(shop: App[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONTHEDOT_RELEASE", "shop@17")
+    async with shop.running(), web_site(shop) as site:
+        assert (await site.viewer.json("/overview"))["releases"] == ["shop@17"]
+
+
+async def test_failures_have_their_first_time_and_a_trend(shop: App[Any]) -> None:
+    async with shop.running(), web_site(shop) as site:
+        for _ in range(3):
+            await shop.named("send").enqueue(to="bob")
+        await until(lambda: has_failed(site, 3))
+        (group,) = (await site.viewer.json("/failures?since=1h"))["items"]
+        assert datetime.fromisoformat(group["first"]) <= datetime.fromisoformat(group["last"])
+        assert group["trend"] == [0] * 23 + [3]
+
+
+async def has_failed(site: WebSite, count: int) -> bool:
+    return bool((await site.viewer.json("/tasks?counts=1"))["counts"]["failed"]["n"] == count)
+
+
+async def test_task_names_its_trace(shop: App[Any]) -> None:
+    async with shop, web_site(shop) as site:
+        trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+        body = f'{{"args":{{"to":"ann"}},"trace":"00-{trace}-00f067aa0ba902b7-01"}}'.encode()
+        await shop.runtime.store.add([NewTask("traced", "send", body)])
+        assert (await site.viewer.json("/tasks/traced"))["trace_id"] == trace
+        plain = (await shop.named("send").enqueue(to="ann")).uuid
+        assert (await site.viewer.json(f"/tasks/{plain}"))["trace_id"] is None
