@@ -117,7 +117,7 @@ async def show_status(call: WebCall[Query, None]) -> StatusDetail:
     store = await context.shared.get("status", _STATUS_AGE, lambda: _store_status(operations, context.app.store))
     features = [*_ALWAYS]
     if await context.shared.get("has_outbox", 60, operations.outbox.find_status) is not None:
-        features += ["outbox", "agents"]
+        features.append("outbox")
     return StatusDetail(
         app=context.app.name,
         apps=[context.app.name, *context.app.others],
