@@ -179,7 +179,7 @@ def test_closed_pipe_prints_no_traceback() -> None:
 
 def test_demo_runs_twice_in_one_process() -> None:
     for _ in range(2):
-        result = CliRunner().invoke(main, ["demo", "--speed", "50"])
+        result = CliRunner().invoke(main, ["demo", "--speed", "10"])  # faster, a pause of 10 ms would make claims wrong
         assert (result.exit_code, result.exception) == (0, None)
 
 

@@ -30,7 +30,8 @@ class SqliteSeries:
         self._db.execute(SQL["drop_older_entries"], (self._app, series, at, limit))
 
     def drop_beyond(self, series: str, most: int, limit: int) -> None:
-        self._db.execute(SQL["drop_surplus_entries"], (self._app, series, most, limit))
+        named = {"app": self._app, "series": series, "most": most, "limit": limit}
+        self._db.execute(SQL["drop_surplus_entries"], named)
 
     def read(self, series: str, since: int, until: int, limit: int, *, newest_first: bool) -> list[SeriesEntry]:
         statement = SQL["read_series_backwards" if newest_first else "read_series"]

@@ -16,8 +16,8 @@ DELETE FROM onthedot_series WHERE revision IN (
 
 -- name: drop_surplus_entries
 DELETE FROM onthedot_series WHERE revision IN (
-    SELECT revision FROM onthedot_series WHERE app = ?1 AND series = ?2 ORDER BY at, writer
-    LIMIT min(?4, max(0, (SELECT count(*) FROM onthedot_series WHERE app = ?1 AND series = ?2) - ?3))
+    SELECT revision FROM onthedot_series WHERE app = :app AND series = :series ORDER BY at, writer
+    LIMIT min(:limit, max(0, (SELECT count(*) FROM onthedot_series WHERE app = :app AND series = :series) - :most))
 );
 
 -- name: read_series
