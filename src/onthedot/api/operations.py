@@ -128,7 +128,7 @@ class AppOperations:
             source: Only of this source.
             since: The beginning; by default an hour before the end.
             until: The end; by default now.
-            step: Seconds between two points: 60, 600 or 3600; by default the smallest that goes back that far.
+            step: Seconds between two points: 60, 600 or 3600; by default the smallest that covers the span.
         """
         return await self._portal.run(lambda client: client.operations.series(names, source, since, until, step))
 

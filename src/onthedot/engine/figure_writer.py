@@ -25,7 +25,7 @@ _SUM_WITHIN = 30_000
 class FigureWriter:
     """Writes every ten seconds, if something ran, the cumulative record of the minute in which they began.
 
-    A repeated write changes nothing. What could not be written in time is part of the next minute. A process that is
+    A repeated write changes nothing. Figures that are late are part of the next minute. A process that is
     killed loses the figures since the last write. writer: returns the session of the worker.
     """
 

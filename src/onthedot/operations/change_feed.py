@@ -81,8 +81,8 @@ class ChangeFeed:
 
         Args:
             watch: What to send.
-            last_id: The id of the last message that an earlier listener of this feed got. What has happened since is
-                sent at first, at most 1,000 transitions; if that is not known, a `reset`. "": from now on.
+            last_id: The id of the last message that an earlier listener of this feed got. Transitions since then are
+                sent at first, at most 1,000; if they are not known, a `reset`. "": from now on.
         """
         listener = FeedListener(watch, self._leave)
         if self._task is None or self._joining:

@@ -310,7 +310,7 @@ class Operations:
         """Return what all workers did over time, for charts.
 
         names: of `SERIES_NAMES`, as in "done", "latency_p95", "depth"; source: only this one; since, until: by default
-        the last hour; step: 60, 600 or 3600 seconds, by default the smallest one that goes back that far.
+        the last hour; step: 60, 600 or 3600 seconds, by default the smallest one that covers the span.
         """
         return await read_series(self._store, self._clock, names, source, since, until, step)
 

@@ -73,7 +73,7 @@ async def read_series(
 
 
 def _fitting_step(begin: int, end: int, now: int) -> int:
-    """The smallest one whose series goes back that far."""
+    """The smallest one whose series is kept for the whole span."""
     for step, series in _SERIES.items():
         keep = SERIES[series].keep
         if (keep is None or begin >= now - keep) and (end - begin) // (step * 1000) < _MAX_POINTS:

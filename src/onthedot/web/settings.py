@@ -72,7 +72,7 @@ def parse_users(text: str) -> tuple[Credential, ...]:
 
 @dataclass(frozen=True)
 class WebSettings:
-    """How the HTTP API is served, and to whom.
+    """The address of the HTTP API and its users.
 
     host, port: the address that it binds; of an app that is mounted in another one, they mean nothing
     credentials: the users that a token signs in
