@@ -1,12 +1,11 @@
 /** Keys of the whole page. None while somebody types. */
-import { router } from "./session.ts";
+import { ENTRIES } from "./navigation.ts";
 import { pathOf } from "./router.ts";
+import { router } from "./session.ts";
 
 export type KeyAction = (event: KeyboardEvent) => void;
 
-const GO: Record<string, string> = {
-  o: "overview", t: "tasks", f: "failed", s: "sources", c: "schedules", w: "workers", l: "flows", b: "batches",
-};
+const GO = new Map<string, string>(ENTRIES.map(({ key, page }) => [key, page]));
 const SEQUENCE_TIME = 1500;
 
 const actions = new Map<string, KeyAction[]>();
@@ -28,10 +27,11 @@ export function listenToKeys(): void {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (event.key !== "Escape" && isTyping(event.target)) return;
     if (document.querySelector("dialog[open]")) return;
-    if (event.timeStamp < goUntil && GO[event.key]) {
+    const page = GO.get(event.key);
+    if (event.timeStamp < goUntil && page !== undefined) {
       goUntil = 0;
       event.preventDefault();
-      router.go(pathOf(GO[event.key] ?? ""));
+      router.go(pathOf(page));
       return;
     }
     if (event.key === "g") {

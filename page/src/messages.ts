@@ -8,6 +8,7 @@ export const t = {
   none: "–",
   skip: "Skip to content",
   navigation: "Pages",
+  morePages: "More",
   loading: "Loading",
   close: "Close",
   keep: "Keep as it is",
@@ -60,8 +61,7 @@ export const t = {
   help: {
     title: "Keys",
     keys: [
-      ["/", "Search"], ["g o", "Overview"], ["g t", "Tasks"], ["g f", "Failed"], ["g s", "Sources"], ["g c", "Schedules"],
-      ["g w", "Workers"], ["j k", "Next and previous row"], ["Enter", "Open the row"], ["x", "Select the row"],
+      ["/", "Search"], ["j k", "Next and previous row"], ["Enter", "Open the row"], ["x", "Select the row"],
       ["r", "Retry"], ["c", "Cancel"], ["[ ]", "Previous and next page"], ["p", "Hold updates"], ["Esc", "Back"], ["?", "This help"],
     ] as const,
   },

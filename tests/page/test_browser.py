@@ -133,6 +133,19 @@ def test_keys_move_between_pages_and_rows(tab: Watched, shop: Shop) -> None:
     tab.page.wait_for_selector("dialog[open]")
 
 
+def test_a_phone_has_the_other_pages_behind_a_button(tab: Watched, shop: Shop) -> None:
+    tab.page.set_viewport_size({"width": 390, "height": 760})
+    visit(tab, shop, "tasks")
+    workers = tab.page.locator("nav.nav a:has-text('Workers')")
+    assert not workers.is_visible()
+    tab.page.click(".nav-more")
+    assert tab.page.get_attribute(".nav-more", "aria-expanded") == "true"
+    workers.click()
+    tab.page.wait_for_url("**/workers")
+    tab.page.wait_for_selector(".nav-more[aria-expanded=false].current")
+    assert not workers.is_visible()
+
+
 def test_the_address_holds_the_filter(tab: Watched, shop: Shop) -> None:
     visit(tab, shop, "tasks")
     tab.page.click(".tabs a:has-text('Failed')")

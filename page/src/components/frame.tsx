@@ -1,27 +1,16 @@
-/** Navigation, the state of the connection, banners and notices around every page. */
+/** Head, the state of the connection, banners and notices around every page. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { age, clock, shortCount } from "../format.ts";
+import { age, clock } from "../format.ts";
 import { isTyping, onKey } from "../keys.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
-import { api, failedCount, isHeld, live, loadStatus, notices, now, router, status, storeTrouble, theme, zone } from "../session.ts";
+import { api, isHeld, live, loadStatus, notices, now, router, status, storeTrouble, theme, zone } from "../session.ts";
 import { Help } from "./help.tsx";
-import { Icon, type IconName } from "./icon.tsx";
+import { Icon } from "./icon.tsx";
 import { PageLink } from "./link.tsx";
+import { Navigation } from "./navigation.tsx";
 import { SignInForm } from "./sign-in.tsx";
-
-interface Entry { page: "overview" | "tasks" | "failed" | "sources" | "schedules" | "workers"; icon: IconName }
-
-const ENTRIES: readonly Entry[] = [
-  { page: "overview", icon: "overview" },
-  { page: "tasks", icon: "tasks" },
-  { page: "failed", icon: "failed" },
-  { page: "sources", icon: "sources" },
-  { page: "schedules", icon: "schedules" },
-  { page: "workers", icon: "workers" },
-];
-const PARENTS: Record<string, string> = { task: "tasks", source: "sources" };
 
 export function Frame({ children }: { children: ComponentChildren }) {
   const [hasHelp, showHelp] = useState(false);
@@ -29,7 +18,6 @@ export function Frame({ children }: { children: ComponentChildren }) {
   useEffect(() => onKey("p", () => {
     isHeld.value = !isHeld.value;
   }), []);
-  const here = router.location.value.page;
   return (
     <>
       <a class="skip" href="#main">{t.skip}</a>
@@ -42,15 +30,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
           <Search />
           <Tools onHelp={() => showHelp(true)} />
         </div>
-        <nav class="nav" aria-label={t.navigation}>
-          {ENTRIES.map(({ page, icon }) => (
-            <PageLink key={page} to={pathOf(page)} current={(PARENTS[here] ?? here) === page}>
-              <Icon name={icon} />
-              <span>{t.pages[page]}</span>
-              {page === "failed" && failedCount.value ? <span class="count">{shortCount(failedCount.value)}</span> : null}
-            </PageLink>
-          ))}
-        </nav>
+        <Navigation />
       </header>
       <Banner />
       <main id="main" tabIndex={-1} class={storeTrouble.value ? "stale" : ""}>{children}</main>
