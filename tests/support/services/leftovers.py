@@ -34,7 +34,7 @@ def of_valkey() -> list[str]:
 def of_postgres(service: Service) -> list[str]:
     """Connections and rows; on the tests' own server also databases, roles and tables."""
     found = [f"connection {one}" for one in service.left()]
-    if service.ask("SELECT FROM pg_namespace WHERE nspname = 'onthedot'"):
+    if service.has_schema():
         found += [f"rows of app {name} in {table}" for table, name in service.ask(_ROWS, _app_pattern(service))]
     if service.server is not None:
         found += [f"{what} {name}" for what, name in service.ask(_CREATED)]

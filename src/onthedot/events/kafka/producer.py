@@ -38,6 +38,7 @@ from onthedot.events.settings import Kafka
 
 _BATCH_BYTES = 1_000_000  # Kafka's default for the largest batch is 1 MiB
 _LEADER_TIMEOUT = 2.0  # seconds
+_MAX_AGE = 3_600_000  # ms; Kafka deletes records by their timestamp, also records that nobody has read yet
 _TRIES = 3  # of a batch that failed for another reason than its records or its topic
 
 
@@ -131,7 +132,8 @@ class KafkaProducer:
         """The number of messages that fit into one batch, which was sent.
 
         A batch fails with its producer if an outage was longer than the request timeout and the partition has no leader
-        yet; the next producer waits for one. A topic may refuse old times: then all records get the time of sending.
+        yet; the next producer waits for one. A topic may refuse times of the last hour: then all records get the time
+        of sending.
         """
         failures = 0
         has_own_times = True
@@ -140,7 +142,7 @@ class KafkaProducer:
             producer.sends += 1
             now = int(time() * 1000)
             try:
-                oldest = 0 if has_own_times else now
+                oldest = now - _MAX_AGE if has_own_times else now
                 return await self._send_batch(producer.client, target, messages, oldest, now)
             except KafkaError as error:
                 self._retire(producer)
@@ -163,14 +165,14 @@ class KafkaProducer:
     async def _send_batch(
         self, client: Client, target: TopicPartition, messages: Sequence[BusMessage], oldest: int, newest: int
     ) -> int:
-        """The timestamps of the records are between oldest and newest, in ms; their headers have the events' own."""
+        """Records of events between oldest and newest, in ms, have the times of the events; all others have newest."""
         await self._find_leader(client, target)
         batch = client.create_batch()
         for message in messages:
             headers = list(message.headers)
             timestamp = newest
-            if message.timestamp is not None:
-                timestamp = max(oldest, min(message.timestamp, newest))
+            if message.timestamp is not None and oldest <= message.timestamp <= newest:
+                timestamp = message.timestamp
             added = batch.append(timestamp=timestamp, key=message.key, value=message.value, headers=headers)
             if added is None:
                 break

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
 from onthedot.events.bus import BusMessage, RecordRefused
 from onthedot.events.kafka import KafkaBus
 from onthedot.events.settings import Kafka
-from tests.support.services.kafka import KafkaService
+from tests.support.services import kafka_protocol
+from tests.support.services.kafka import KafkaService, broker
+from tests.support.waits import SOON
 
 pytestmark = pytest.mark.once
 HOUR = 3_600_000  # ms
@@ -39,16 +43,35 @@ async def send_times(kafka: KafkaService, config: dict[str, str], *times: int) -
     return [message.timestamp or 0 for message in read]
 
 
-async def test_event_of_the_future_or_of_an_age_before_computers_is_sent(kafka: KafkaService) -> None:
-    """Kafka refuses records that are more than an hour ahead, and negative times."""
+async def test_event_of_another_time_than_the_last_hour_is_sent_with_the_time_of_sending(kafka: KafkaService) -> None:
+    """Kafka refuses records that are more than an hour ahead, and negative times. It deletes old ones unread."""
     now = int(time.time() * 1000)
-    first, ahead, old, ancient = await send_times(kafka, {}, now - HOUR, now + 2 * HOUR, now - 9000 * HOUR, -5 * HOUR)
-    assert (first, old, ancient) == (now - HOUR, now - 9000 * HOUR, 0)
-    assert now <= ahead <= time.time() * 1000
+    recent, *others = await send_times(kafka, {}, now - HOUR // 2, now + 2 * HOUR, now - 9000 * HOUR, -5 * HOUR)
+    assert recent == now - HOUR // 2
+    assert all(now <= each <= time.time() * 1000 for each in others)
+
+
+async def test_event_that_waited_longer_than_the_retention_of_its_topic_is_kept() -> None:
+    old = int(time.time() * 1000) - 9000 * HOUR
+    with broker({"log.initial.task.delay.ms": "50", "log.retention.check.interval.ms": "50"}) as own:
+        kafka_protocol.create_topic(own.address, "held", 1)
+        kafka_protocol.create_topic(own.address, "deleted", 1)
+        bus = KafkaBus(Kafka(own.address))
+        await bus.send("held", 0, [BusMessage(b"k", b"1", (), old)])
+        producer = AIOKafkaProducer(bootstrap_servers=own.address)
+        await producer.start()
+        await producer.send_and_wait("deleted", b"1", timestamp_ms=old)
+        await producer.stop()
+        async with asyncio.timeout(SOON):
+            while [record async for record in bus.peek("deleted")]:  # until the server has looked at all topics
+                await asyncio.sleep(0.05)
+        values = [record.message.value async for record in bus.peek("held")]
+        await bus.close()
+    assert values == [b"1"]
 
 
 async def test_event_that_is_too_old_for_its_topic_is_sent_with_the_time_of_sending(kafka: KafkaService) -> None:
     now = int(time.time() * 1000)
-    config = {"message.timestamp.before.max.ms": str(HOUR)}
-    times = await send_times(kafka, config, now - 2 * HOUR, now)
+    config = {"message.timestamp.before.max.ms": str(HOUR // 4)}
+    times = await send_times(kafka, config, now - HOUR // 2, now)
     assert all(now <= each <= time.time() * 1000 for each in times)
