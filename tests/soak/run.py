@@ -23,13 +23,19 @@ CUT = 7.0  # seconds between two cuts of all connections
 STORES = {**PROCESS_STORES, "postgres": partial(on_postgres, autovacuum="on")}
 Series = dict[str, list[tuple[float, float]]]
 """By name of the figure: (seconds, value)."""
-NOISE = {"memory": 3.0, "descriptors": 4, "threads": 2, "keys": 30, "rows": 1_000, "wal": 20.0}
-"""Growth over half of the run that is not a leak: MB, numbers, MB."""
+NOISE = {"memory": 3.0, "descriptors": 4, "threads": 2, "keys": 30, "wal": 20.0}
+"""Growth over half of the run that is not a leak: MB, numbers, MB. Rows follow the load; they are judged after it."""
+RETENTION = 240  # seconds after the load within which ended tasks are purged: 20 are kept, then a purge per minute
+MAX_LEFT = 1_000  # rows without load: a task per second by the schedule, the figures of an hour by the minute
 
 
 class SoakRun:
-    def __init__(self, store: ServerStore, pids: dict[str, int], link: Proxy | None) -> None:
+    def __init__(
+        self, store: ServerStore, pids: dict[str, int], link: Proxy | None, producer: subprocess.Popen[bytes]
+    ) -> None:
         self.store = store
+        self.left: int | None = None
+        self._producer = producer
         self.series: Series = defaultdict(list)
         self._pids = pids
         self._link = link
@@ -49,20 +55,37 @@ class SoakRun:
             self._cut_at = time.monotonic()
             self._link.cut()
 
+    def end_load(self) -> None:
+        """The producer ends; the worker goes on, with the schedule's task per second."""
+        end_producer(self._producer)
+
+    def await_retention(self) -> None:
+        """Waits until few rows are left, as long as retention may take."""
+        deadline = time.monotonic() + RETENTION
+        while self.left is None or (self.left > MAX_LEFT and time.monotonic() < deadline):
+            time.sleep(1)
+            self.left = int(self._sample_store()["rows"])
+
     def leaks(self) -> dict[str, float]:
-        """Figures that grew by more than noise in the second half of the run."""
-        return {
-            name: round(grown, 1)
-            for name, samples in self.series.items()
-            if (grown := growth(samples)) > NOISE[name.split()[0]]
-        }
+        """Figures that grew by more than noise in the second half of the run, and rows that are left after it."""
+        found: dict[str, float] = {}
+        for name, samples in self.series.items():
+            noise = NOISE.get(name.split()[0])
+            grown = growth(samples)
+            if noise is not None and grown > noise:
+                found[name] = round(grown, 1)
+        if self.left is not None and self.left > MAX_LEFT:
+            found["rows left"] = self.left
+        return found
 
     def __str__(self) -> str:
         figures = [
             f"{name} {samples[len(samples) // 2][1]:g} → {samples[-1][1]:g}, most {max(y for _, y in samples):g}"
             for name, samples in sorted(self.series.items())
         ]
-        return f"soak, {self.store.name}, {time.monotonic() - self._began:.0f} s, from its middle: {'; '.join(figures)}"
+        left = "" if self.left is None else f"; rows after the load {self.left}"
+        seconds = time.monotonic() - self._began
+        return f"soak, {self.store.name}, {seconds:.0f} s, from its middle: {'; '.join(figures)}{left}"
 
 
 @contextlib.contextmanager
@@ -81,16 +104,22 @@ def started(name: str) -> Iterator[SoakRun]:
             )  # fmt: skip
         try:
             time.sleep(5)  # both have started
-            yield SoakRun(store, {"worker": workers.workers[0].pid, "producer": producer.pid}, link)
-            assert producer.poll() is None, run_log.with_suffix(".producer").read_text()[-2_000:]
+            yield SoakRun(store, {"worker": workers.workers[0].pid, "producer": producer.pid}, link, producer)
+            assert not producer.poll(), run_log.with_suffix(".producer").read_text()[-2_000:]
             assert workers.workers[0].poll() is None, workers.log.read_text()[-2_000:]
         finally:
-            producer.stdin.close()
-            try:
-                producer.wait(60)
-            finally:
-                producer.kill()
-                producer.wait()
+            end_producer(producer)
+
+
+def end_producer(producer: subprocess.Popen[bytes]) -> None:
+    """It ends with its standard input."""
+    assert producer.stdin is not None
+    producer.stdin.close()
+    try:
+        producer.wait(60)
+    finally:
+        producer.kill()
+        producer.wait()
 
 
 @contextlib.contextmanager
