@@ -40,6 +40,7 @@ from onthedot.model.options import TaskOptions, parse_bound
 from onthedot.model.task import check_name
 from onthedot.model.value_errors import SettingError
 from onthedot.observability.logs import LogObserver
+from onthedot.operations.audit import system_user
 from onthedot.runtime.config import RuntimeConfig, check_poll_interval, check_stop_timeout, slots_by_executor
 from onthedot.runtime.runtime import Runtime
 from onthedot.runtime.settings import store_url
@@ -166,7 +167,8 @@ class App(AppAgents, AppBatches, AppEvents, AppHandles, AppLifecycle, AppShortcu
         self.runtime: Runtime = Runtime(config, self._registry)
         self._portal = self.runtime.portal
         self.schedules: Schedules = Schedules(self.runtime)
-        self.operations: AppOperations = AppOperations(self._portal, lambda: self.runtime.outbox_portal)
+        self._verbs: AppOperations = AppOperations(self._portal, lambda: self.runtime.outbox_portal)
+        self.operations: AppOperations = self._verbs.acting_as(system_user())
         self._batch_setup: BatchSetup = BatchSetup(self.runtime)
         self.batches: Batches = Batches(self._portal)
         self._events = EventVerbs(self.runtime)
@@ -318,7 +320,7 @@ class App(AppAgents, AppBatches, AppEvents, AppHandles, AppLifecycle, AppShortcu
             id: Makes a repeat harmless: the first payload per name and id is kept.
             keep: How long it is kept, for tasks that wait later; at least 24 hours.
         """
-        return await self.operations.signal(name, payload, id=id, keep=keep)
+        return await self._verbs.signal(name, payload, id=id, keep=keep)
 
     # -- running
 

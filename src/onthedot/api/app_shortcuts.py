@@ -11,15 +11,15 @@ from onthedot.operations.task_queries import TaskFilter, TaskPage
 
 
 class AppShortcuts:
-    operations: AppOperations
+    _verbs: AppOperations  # of a program: without entries in the audit log
 
     async def get(self, uuid: str) -> TaskInfo:
         """Returns a task, with its result if it has one. uuid: the whole of it. Raises TaskNotFound."""
-        return await self.operations.get(uuid)
+        return await self._verbs.get(uuid)
 
     async def explain(self, uuid: str) -> Explanation:
         """Returns why a task is not running, and when it may, by the rules of the claim. uuid: its id."""
-        return await self.operations.explain(uuid)
+        return await self._verbs.explain(uuid)
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
         """Returns a page of tasks, newest first, or in the order of the state: ``await app.find(state="failed")``.
@@ -27,11 +27,11 @@ class AppShortcuts:
         Args:
             where: See `TaskFilter`.
         """
-        return await self.operations.find(**where)
+        return await self._verbs.find(**where)
 
     async def retry(self, *uuids: str) -> list[str]:
         """Runs failed or cancelled tasks again. uuids: their ids. Returns the uuids of those that are alive now."""
-        return await self.operations.retry(*uuids)
+        return await self._verbs.retry(*uuids)
 
     async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
         """Cancels tasks: pending ones end at once, running ones are asked to. Returns how many were alive.
@@ -40,7 +40,7 @@ class AppShortcuts:
             uuids: The ids of the tasks.
             reason: Kept with the tasks.
         """
-        return await self.operations.cancel(*uuids, reason=reason)
+        return await self._verbs.cancel(*uuids, reason=reason)
 
     async def pause(self, source: str, key: str | None = None, reason: str = "") -> None:
         """Starts no more tasks of a source until `resume`; running tasks go on.
@@ -50,12 +50,12 @@ class AppShortcuts:
             key: Only the tasks of this key of its lane.
             reason: Shown to others who look.
         """
-        await self.operations.pause(source, key, reason)
+        await self._verbs.pause(source, key, reason)
 
     async def resume(self, source: str, key: str | None = None) -> None:
         """Ends a pause. source, key: as in `pause`."""
-        await self.operations.resume(source, key)
+        await self._verbs.resume(source, key)
 
     async def purge(self, limit: int = 10_000) -> int:
         """Deletes tasks past their retention, as workers do. limit: how many at most. Returns how many."""
-        return await self.operations.purge(limit)
+        return await self._verbs.purge(limit)

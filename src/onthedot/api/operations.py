@@ -14,6 +14,7 @@ from onthedot.api.functions import Enqueuer
 from onthedot.api.outbox import AppOutbox, SyncAppOutbox
 from onthedot.api.schedules import SyncSchedules
 from onthedot.batches.requests import BatchArguments, add_batch
+from onthedot.client.client import StoreClient
 from onthedot.client.portal import Portal
 from onthedot.clock.durations import Duration
 from onthedot.codec.untyped import decode_untyped_result
@@ -21,6 +22,8 @@ from onthedot.events.event import Event
 from onthedot.events.resume_handles import SyncResumeHandle
 from onthedot.flows.signals import KEEP, new_signal
 from onthedot.model.task import TaskInfo
+from onthedot.operations import Operations
+from onthedot.operations.audit import Actor, system_user
 from onthedot.operations.explain import Explanation
 from onthedot.operations.failures import FailureGroup
 from onthedot.operations.limits import LimitInfo
@@ -49,7 +52,8 @@ class AppOperations:
     """Finds, explains and changes tasks, limits and pauses, whichever process has added them.
 
     For sync code the same is under ``app.sync.operations``; schedules are under ``app.schedules``. `outbox` has the
-    events that are unsent or failed.
+    events that are unsent or failed. Each change has an entry in the audit log, which ``onthedot audit`` and the page
+    show; ``app.cancel(…)`` and ``handle.cancel()`` are for programs, and write none.
 
     >>> import asyncio
     >>> from onthedot import App
@@ -64,9 +68,30 @@ class AppOperations:
     ready 1
     """
 
-    def __init__(self, portal: Portal, outbox_portal: Callable[[], Portal]) -> None:
+    def __init__(
+        self,
+        portal: Portal,
+        outbox_portal: Callable[[], Portal],
+        actor: Actor | None = None,
+        reason: str | None = None,
+    ) -> None:
         self._portal = portal
-        self.outbox: AppOutbox = AppOutbox(outbox_portal)
+        self._outbox_portal = outbox_portal
+        self._actor = actor
+        self._reason = reason
+        self.outbox: AppOutbox = AppOutbox(outbox_portal, actor, reason)
+
+    def _acting(self, client: StoreClient) -> Operations:
+        return client.operations if self._actor is None else client.operations.acting_as(self._actor, self._reason)
+
+    def acting_as(self, user: str, reason: str | None = None) -> AppOperations:
+        """Returns the same operations, with another name in the audit log than that of the system's user.
+
+        Args:
+            user: The person or program that changes something.
+            reason: Why, for all changes; None: what a change is given.
+        """
+        return AppOperations(self._portal, self._outbox_portal, Actor(user), reason)
 
     def flow(self, uuid: str) -> AsyncFlowHandle[Any]:
         """Returns the handle of a flow; its result is made of plain values. Also ``app.aflow(uuid)``.
@@ -142,7 +167,7 @@ class AppOperations:
         Args:
             uuids: The ids of the tasks.
         """
-        return list(await self._portal.run(lambda client: client.operations.retry(*uuids)))
+        return list(await self._portal.run(lambda client: self._acting(client).retry(*uuids)))
 
     async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
         """Cancels tasks: pending ones end at once, running ones are asked to. Returns how many were alive.
@@ -151,7 +176,7 @@ class AppOperations:
             uuids: The ids of the tasks.
             reason: Kept with the tasks.
         """
-        return await self._portal.run(lambda client: client.operations.cancel(*uuids, reason=reason))
+        return await self._portal.run(lambda client: self._acting(client).cancel(*uuids, reason=reason))
 
     async def signal(
         self,
@@ -170,7 +195,7 @@ class AppOperations:
             keep: How long it is kept, for tasks that wait later; at least 24 hours.
         """
         signal = new_signal(name, payload, id, keep)
-        return await self._portal.run(lambda client: client.operations.signals.send(signal))
+        return await self._portal.run(lambda client: self._acting(client).signals.send(signal))
 
     async def pause(self, source: str, key: str | None = None, reason: str = "") -> None:
         """Starts no more tasks of a source until `resume`; running tasks go on.
@@ -180,7 +205,7 @@ class AppOperations:
             key: Only the tasks of this key of its lane.
             reason: Shown to others who look.
         """
-        await self._portal.run(lambda client: client.operations.pause(source, key, reason))
+        await self._portal.run(lambda client: self._acting(client).pause(source, key, reason))
 
     async def resume(self, source: str, key: str | None = None) -> None:
         """Ends a pause.
@@ -189,7 +214,7 @@ class AppOperations:
             source: The name of the source.
             key: The key that was paused.
         """
-        await self._portal.run(lambda client: client.operations.resume(source, key))
+        await self._portal.run(lambda client: self._acting(client).resume(source, key))
 
     async def freeze(self, source: str) -> bool:
         """Accepts no new tasks of a source; existing ones run. Returns whether it was frozen before.
@@ -200,7 +225,7 @@ class AppOperations:
         Args:
             source: The name of the source.
         """
-        return await self._portal.run(lambda client: client.operations.freeze(source))
+        return await self._portal.run(lambda client: self._acting(client).freeze(source))
 
     async def thaw(self, source: str) -> bool:
         """Accepts tasks again. Returns whether the source was frozen.
@@ -208,7 +233,7 @@ class AppOperations:
         Args:
             source: The name of the source.
         """
-        return await self._portal.run(lambda client: client.operations.thaw(source))
+        return await self._portal.run(lambda client: self._acting(client).thaw(source))
 
     async def drain(self, source: str, timeout: float | None = None, *, outbox: bool = False) -> None:
         """Freezes a source, then waits until none of its tasks is pending, waiting or running.
@@ -218,7 +243,7 @@ class AppOperations:
             timeout: Seconds to wait, then TimeoutError; the source stays frozen. None: without a limit.
             outbox: Also waits until no event is unsent.
         """
-        await self._portal.run(lambda client: client.operations.drain(source, timeout, outbox=outbox), waits=True)
+        await self._portal.run(lambda client: self._acting(client).drain(source, timeout, outbox=outbox), waits=True)
 
     async def limits(self) -> Sequence[LimitInfo]:
         """Returns the limits in force, by name."""
@@ -232,7 +257,7 @@ class AppOperations:
             key: Only this key of it.
             change: See `LimitChange`.
         """
-        return await self._portal.run(lambda client: client.operations.limits.set(name, key, **change))
+        return await self._portal.run(lambda client: self._acting(client).limits.set(name, key, **change))
 
     async def purge(self, limit: int = 10_000) -> int:
         """Deletes tasks that are past their retention; workers do this by themselves. Returns how many.
@@ -246,18 +271,34 @@ class AppOperations:
 class SyncOperations:
     """`AppOperations` for sync code: ``app.sync.operations.get(uuid)``, in short ``app.sync.get(uuid)``."""
 
-    def __init__(self, portal: Portal, schedules: SyncSchedules, batch_setup: BatchSetup, events: EventVerbs) -> None:
+    def __init__(
+        self,
+        portal: Portal,
+        schedules: SyncSchedules,
+        batch_setup: BatchSetup,
+        events: EventVerbs,
+        actor: Actor | None = None,
+        reason: str | None = None,
+    ) -> None:
         self._portal = portal
         self._events = events
-        self.outbox: SyncAppOutbox = SyncAppOutbox(lambda: events.portal)
+        self._actor = actor
+        self._reason = reason
+        self.outbox: SyncAppOutbox = SyncAppOutbox(lambda: events.portal, actor, reason)
         self._batch_setup: BatchSetup = batch_setup
         self.schedules = schedules
         self.batches: SyncBatches = SyncBatches(portal)
 
     @property
     def operations(self) -> SyncOperations:
-        """The object itself, so that sync code reads like async code."""
-        return self
+        """The same for operators: each change has an entry in the audit log."""
+        return self.acting_as(system_user())
+
+    def acting_as(self, user: str, reason: str | None = None) -> SyncOperations:
+        return SyncOperations(self._portal, self.schedules, self._batch_setup, self._events, Actor(user), reason)
+
+    def _acting(self, client: StoreClient) -> Operations:
+        return client.operations if self._actor is None else client.operations.acting_as(self._actor, self._reason)
 
     def batch(self, task: Enqueuer[..., list[T]], **arguments: Unpack[BatchArguments]) -> SyncBatch[T]:
         prepared = self._batch_setup.prepare(task, arguments)
@@ -316,10 +357,10 @@ class SyncOperations:
         return self._portal.run_sync(lambda client: client.operations.workers())
 
     def retry(self, *uuids: str) -> list[str]:
-        return list(self._portal.run_sync(lambda client: client.operations.retry(*uuids)))
+        return list(self._portal.run_sync(lambda client: self._acting(client).retry(*uuids)))
 
     def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
-        return self._portal.run_sync(lambda client: client.operations.cancel(*uuids, reason=reason))
+        return self._portal.run_sync(lambda client: self._acting(client).cancel(*uuids, reason=reason))
 
     def signal(
         self,
@@ -330,28 +371,28 @@ class SyncOperations:
         keep: Duration = KEEP,
     ) -> bool:
         signal = new_signal(name, payload, id, keep)
-        return self._portal.run_sync(lambda client: client.operations.signals.send(signal))
+        return self._portal.run_sync(lambda client: self._acting(client).signals.send(signal))
 
     def pause(self, source: str, key: str | None = None, reason: str = "") -> None:
-        self._portal.run_sync(lambda client: client.operations.pause(source, key, reason))
+        self._portal.run_sync(lambda client: self._acting(client).pause(source, key, reason))
 
     def resume(self, source: str, key: str | None = None) -> None:
-        self._portal.run_sync(lambda client: client.operations.resume(source, key))
+        self._portal.run_sync(lambda client: self._acting(client).resume(source, key))
 
     def freeze(self, source: str) -> bool:
-        return self._portal.run_sync(lambda client: client.operations.freeze(source))
+        return self._portal.run_sync(lambda client: self._acting(client).freeze(source))
 
     def thaw(self, source: str) -> bool:
-        return self._portal.run_sync(lambda client: client.operations.thaw(source))
+        return self._portal.run_sync(lambda client: self._acting(client).thaw(source))
 
     def drain(self, source: str, timeout: float | None = None, *, outbox: bool = False) -> None:
-        self._portal.run_sync(lambda client: client.operations.drain(source, timeout, outbox=outbox), waits=True)
+        self._portal.run_sync(lambda client: self._acting(client).drain(source, timeout, outbox=outbox), waits=True)
 
     def limits(self) -> Sequence[LimitInfo]:
         return self._portal.run_sync(lambda client: client.operations.limits.list())
 
     def set_limit(self, name: str, key: str | None = None, **change: Unpack[LimitChange]) -> LimitInfo:
-        return self._portal.run_sync(lambda client: client.operations.limits.set(name, key, **change))
+        return self._portal.run_sync(lambda client: self._acting(client).limits.set(name, key, **change))
 
     def purge(self, limit: int = 10_000) -> int:
         return self._portal.run_sync(lambda client: client.operations.purge(limit))

@@ -19,6 +19,7 @@ from onthedot.definitions.remote import RemoteDefinition
 from onthedot.errors import ArgumentError
 from onthedot.model.task import Task, check_name
 from onthedot.observability.logs import LogObserver
+from onthedot.operations.audit import system_user
 from onthedot.operations.task_queries import TaskFilter, TaskPage
 from onthedot.runtime.config import RuntimeConfig, check_poll_interval, check_stop_timeout, slots_by_executor
 from onthedot.runtime.runtime import Runtime
@@ -95,7 +96,8 @@ class Scheduler:
         self._definitions = DefinitionRegistry()
         self.runtime: Runtime = Runtime(config, self._definitions)
         self.schedules: Schedules = Schedules(self.runtime)
-        self.operations: AppOperations = AppOperations(self.runtime.portal, lambda: self.runtime.outbox_portal)
+        self._verbs: AppOperations = AppOperations(self.runtime.portal, lambda: self.runtime.outbox_portal)
+        self.operations: AppOperations = self._verbs.acting_as(system_user())
         self._take_consumers()
         registry.watch(self._take_consumers)
 
@@ -145,7 +147,7 @@ class Scheduler:
         Args:
             uuids: The ids of the tasks.
         """
-        return await self.operations.retry(*uuids)
+        return await self._verbs.retry(*uuids)
 
     def status(self) -> dict[str, Any]:
         """Returns state, counts, running tasks of this process and the last error. Never waits; callable anywhere.

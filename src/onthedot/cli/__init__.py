@@ -38,6 +38,7 @@ Commands: TypeAlias = "Mapping[str, Lazy | Commands]"
 _COMMANDS: Commands = {
     "_child": Lazy("worker:child", ""),  # hidden: the process that `worker` and `dev` start
     "add": Lazy("add:add", "Add a task."),
+    "audit": Lazy("audit:audit", "What operators have changed, newest first."),
     "batch": {
         "cancel": Lazy("batch:cancel", "Cancel a batch and its parts."),
         "degrade": Lazy("batch:degrade", "Make new batches of a task in one part, by its fallback."),

@@ -21,6 +21,7 @@ from onthedot.cli.options import GlobalOptions, filters, task_filter
 from onthedot.cli.output import screen, write
 from onthedot.cli.target import with_operations
 from onthedot.operations import Operations
+from onthedot.operations.audit import Recorder, names
 from onthedot.operations.humanize import plural
 from onthedot.operations.task_queries import TaskFilter
 from onthedot.supervisor.exit_codes import FAILED, INTERRUPTED, CommandError
@@ -62,6 +63,7 @@ def run_bulk(options: GlobalOptions, given: dict[str, Any], action: BulkAction) 
         problem = "say which: uuids, or filters such as --source and --state"
         raise click.UsageError(f"{problem}, not both" if named else problem)
     per_second = None if rate is None else Rate(rate).per_second
+    target = _filter_text(where)
     uuids = _select(options, named, where, action.states)
     total = len(uuids)
     done = action.participle
@@ -71,8 +73,20 @@ def run_bulk(options: GlobalOptions, given: dict[str, Any], action: BulkAction) 
     if not (yes or named or options.json or not uuids or _confirm(f"{action.verb} {plural(total, 'task')}?")):
         raise CommandError("nothing was done", FAILED)
     progress = _Progress()
+
+    async def work(operations: Operations) -> None:
+        """All steps are one change."""
+        async with operations.recorded(f"{action.verb} tasks", names(uuids) if named else target) as note:
+            note.found = total
+            steps = operations.recorded_by(Recorder())
+            try:
+                await _run(steps, uuids, action, per_second, advance, progress)
+            finally:
+                note.done = progress.visited
+                note.changed = progress.changed
+
     with suppress(KeyboardInterrupt), screen(plain=options.json).progress(done, total) as advance:  # a second Ctrl+C
-        with_operations(options, lambda operations: _run(operations, uuids, action, per_second, advance, progress))
+        with_operations(options, work)
     changed = progress.changed
     if progress.visited < total:
         rest = f"{total - progress.visited} are as they were; the same command goes on with them"
@@ -92,6 +106,10 @@ def _print(
     if interrupted:
         answer["interrupted"] = True
     write(text, answer, json=options.json)
+
+
+def _filter_text(where: TaskFilter) -> str:
+    return " ".join(f"{name}:{value}" for name, value in where.items())
 
 
 def _confirm(question: str) -> bool:

@@ -39,7 +39,7 @@ def check_bus(options: GlobalOptions, bus: str) -> list[Check]:
     settings = event_settings(options, bus=bus)
     kafka = settings.kafka()
     try:
-        found = with_letters(options, settings, lambda letters: letters.newest(wanted, 1))
+        found = with_letters(options, settings, lambda letters, _: letters.newest(wanted, 1))
         inside = [] if kafka is None else _kafka(options, kafka, settings.dlt_suffix)
     except (OnTheDotError, BusError) as error:
         return [Check(False, "bus", str(error), "start it, or name the right one by --bus")]

@@ -14,13 +14,16 @@ from onthedot.cli.outbox import event_settings, outbox_target
 from onthedot.cli.output import screen, write, write_json
 from onthedot.cli.table import Column, number
 from onthedot.cli.target import check_exists
-from onthedot.clock.epoch import from_optional_ms
+from onthedot.clock.epoch import from_ms, from_optional_ms
 from onthedot.clock.system import SystemClock
 from onthedot.errors import BadLimit
 from onthedot.events.bus import BusError
-from onthedot.events.dead_letter_queue import DeadLetterQueue, FoundLetter, LetterFilter
+from onthedot.events.dead_letter_queue import DeadLetterQueue, FoundLetter, LetterFilter, ReplayResult
 from onthedot.events.settings import Events
 from onthedot.model.limits import Rate
+from onthedot.model.uuid7 import new_uuid
+from onthedot.operations import Operations
+from onthedot.operations.audit import Actor, names, system_user
 from onthedot.operations.humanize import plural
 from onthedot.runtime.dead_letters import open_dead_letters
 from onthedot.stores import connect
@@ -57,7 +60,7 @@ def list_letters(
     wanted = LetterFilter(topic, (), _ms(since), error, agent)
 
     settings = event_settings(options, bus=bus, dlt_suffix=dlt_suffix)
-    found = with_letters(options, settings, lambda letters: letters.newest(wanted, limit))
+    found = with_letters(options, settings, lambda letters, _: letters.newest(wanted, limit))
     if options.json:
         write_json({"dead_letters": [_shown(each) for each in found.letters]})
         return
@@ -102,18 +105,33 @@ def replay(
     wanted = LetterFilter(topic, ids, _ms(since), error, agent)
     settings = event_settings(options, bus=bus, dlt_suffix=dlt_suffix)
     if dry_run:
-        count = with_letters(options, settings, lambda letters: letters.count(wanted))
+        count = with_letters(options, settings, lambda letters, _: letters.count(wanted))
         text = plural(count, "dead letter would be replayed", "dead letters would be replayed")
         write(text, {"dead_letters": count, "dry_run": True}, json=options.json)
         return
     per_second = _per_second(rate)
-    result = with_letters(options, settings, lambda letters: letters.replay(wanted, again=again, per_second=per_second))
+
+    async def replay_recorded(letters: DeadLetterQueue, operations: Operations) -> ReplayResult:
+        async with operations.recorded("replay dead letters", _filter_text(wanted)) as note:
+            result = await letters.replay(wanted, again=again, per_second=per_second)
+            note.found = len(result.replayed) + len(result.unchanged)
+            note.changed = len(result.replayed)
+        return result
+
+    result = with_letters(options, settings, replay_recorded)
     if not result.replayed and not result.unchanged:
         click.echo(_nothing_found(settings), err=True)
     text = plural(len(result.replayed), "event is published again", "events are published again")
     if result.unchanged:
         text += f"; {plural(len(result.unchanged), 'was', 'were')} replayed before: --again repeats that"
     write(text, {"replayed": result.replayed, "unchanged": result.unchanged}, json=options.json)
+
+
+def _filter_text(wanted: LetterFilter) -> str:
+    given = {"topic": wanted.topic, "error": wanted.error, "agent": wanted.agent, "event": names(list(wanted.ids))}
+    if wanted.since is not None:
+        given["since"] = from_ms(int(wanted.since)).isoformat()
+    return " ".join(f"{name}:{value}" for name, value in given.items() if value) or "all"
 
 
 def _nothing_found(settings: Events) -> str:
@@ -152,18 +170,23 @@ def _shown(found: FoundLetter) -> dict[str, Any]:
     }
 
 
-def with_letters(options: GlobalOptions, settings: Events, work: Callable[[DeadLetterQueue], Awaitable[T]]) -> T:
+def with_letters(
+    options: GlobalOptions, settings: Events, work: Callable[[DeadLetterQueue, Operations], Awaitable[T]]
+) -> T:
     """Calls work with the dead letters of the app. Raises CommandError if the bus does not answer."""
     url, name = outbox_target(options)
     check_exists(url, name)
     return asyncio.run(_run(connect(url, SystemClock(), name), name, settings, work))
 
 
-async def _run(store: Store, name: str, settings: Events, work: Callable[[DeadLetterQueue], Awaitable[T]]) -> T:
+async def _run(
+    store: Store, name: str, settings: Events, work: Callable[[DeadLetterQueue, Operations], Awaitable[T]]
+) -> T:
     await store.open()
+    operations = Operations(store, new_uuid()).acting_as(Actor(system_user(), via="cli"))
     try:
         async with open_dead_letters(store, name, settings) as letters:
-            return await work(letters)
+            return await work(letters, operations)
     except BusError as error:
         raise CommandError(str(error), FAILED) from None
     finally:

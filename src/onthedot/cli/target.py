@@ -16,6 +16,7 @@ from onthedot.errors import StoreError
 from onthedot.model.uuid7 import new_uuid
 from onthedot.operations import Operations
 from onthedot.operations.apps import present_apps
+from onthedot.operations.audit import Actor, system_user
 from onthedot.operations.limits import CodeDefinitions
 from onthedot.runtime.settings import store_url
 from onthedot.schedules.definition import ScheduleDefinition
@@ -52,7 +53,8 @@ async def _run(
 ) -> T:
     await store.open()
     try:
-        return await work(Operations(store, new_uuid(), code=CodeDefinitions(schedules=schedules)))
+        operations = Operations(store, new_uuid(), code=CodeDefinitions(schedules=schedules))
+        return await work(operations.acting_as(Actor(system_user(), via="cli")))
     finally:
         await store.close()
 

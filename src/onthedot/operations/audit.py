@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import getpass
 import logging
-from collections.abc import AsyncGenerator, Callable
+import os
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from copy import copy
 from datetime import datetime
-from typing import Literal
+from typing import Literal, Self
 
 import msgspec
 from msgspec import Struct
@@ -15,6 +18,8 @@ from onthedot.clock.epoch import from_ms, to_ms
 from onthedot.clock.protocol import Clock
 from onthedot.errors import StoreBusy, StoreError
 from onthedot.model.uuid7 import new_uuid
+from onthedot.observability.log_format import clean
+from onthedot.operations.humanize import suffix
 from onthedot.stores.contract import SeriesEntry, Store
 
 _log = logging.getLogger("onthedot.operations")
@@ -22,8 +27,9 @@ _SERIES = "audit"
 _MAX_TRIES = 10  # of a compare-and-set
 _PAGE = 500
 _MAX_READS = 20  # for one list
+_MAX_NAMES = 5  # in a target
 EMERGENCIES = frozenset({"cancel", "pause"})
-"""These happen even if the audit cannot be written: they stop harm."""
+"""The first words of changes that happen even if the audit cannot be written: they stop harm."""
 
 AuditState = Literal["begun", "running", "stopping", "done", "stopped", "failed"]
 
@@ -34,6 +40,14 @@ class Actor(Struct, frozen=True):
     user: str
     role: str = "operator"
     via: Literal["page", "api", "cli", "code"] = "code"
+
+
+def system_user() -> str:
+    """The name of the user whose process this is; a container may have none, but a number."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # KeyError: until Python 3.12
+        return f"user {os.getuid()}"
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -66,11 +80,15 @@ class AuditRecord(Struct, frozen=True):
 
 
 class ChangeNote:
-    """The change that is going on: its code sets the counts, which complete the entry."""
+    """The change that is going on: its code sets the counts, which complete the entry.
+
+    done: how many were tried, if it was interrupted
+    """
 
     def __init__(self) -> None:
         self.found = 1
         self.changed = 0
+        self.done: int | None = None
 
 
 class AuditOperations:
@@ -86,8 +104,9 @@ class AuditOperations:
     ) -> AsyncGenerator[ChangeNote, None]:
         """Write the entry, run the block, complete the entry. A change without an audit is refused.
 
-        Exceptions are `cancel` and `pause`: if the entry cannot be written, they happen and a WARNING is logged.
+        Exceptions are to cancel and to pause: if the entry cannot be written, these happen and a WARNING is logged.
         """
+        _log.info("[operation] %s: %s %s%s", clean(actor.user), action, clean(target), suffix(": ", clean(reason)))
         entry = AuditEntry(
             user=actor.user, role=actor.role, via=actor.via, action=action, target=target[:500], reason=reason
         )
@@ -95,7 +114,7 @@ class AuditOperations:
         try:
             entry_id = await self.begin(entry)
         except StoreError as error:
-            if action not in EMERGENCIES:
+            if action.partition(" ")[0] not in EMERGENCIES:
                 raise
             _log.warning("[audit] %s of %s by %s is not recorded: %s", action, target, actor.user, error)
         note = ChangeNote()
@@ -104,7 +123,9 @@ class AuditOperations:
         except BaseException as error:
             await self.complete(entry_id, error=type(error).__name__, state="failed")
             raise
-        await self.complete(entry_id, found=note.found, done=note.found, changed=note.changed, state="done")
+        done = note.found if note.done is None else note.done
+        state: AuditState = "done" if done == note.found else "stopped"
+        await self.complete(entry_id, found=note.found, done=done, changed=note.changed, state=state)
 
     async def complete(self, entry_id: str | None, **changes: object) -> None:
         """Record how a change ended, if the store answers. None: the change has no entry."""
@@ -195,3 +216,52 @@ def _decode(stored: SeriesEntry) -> AuditEntry:
 
 def _record(stored: SeriesEntry) -> AuditRecord:
     return AuditRecord(f"{stored.at}.{stored.writer}", from_ms(stored.at), _decode(stored))
+
+
+class Recorder:
+    """Puts changes into the audit log in the name of one actor. Changes by nobody are those of programs: no entry.
+
+    reason: of every change; None: each change has its own
+    """
+
+    def __init__(
+        self, audit: AuditOperations | None = None, actor: Actor | None = None, reason: str | None = None
+    ) -> None:
+        self._audit = audit
+        self._actor = actor
+        self._reason = reason
+
+    @asynccontextmanager
+    async def change(self, action: str, target: str, reason: str = "") -> AsyncGenerator[ChangeNote, None]:
+        """The block is the change. See `AuditOperations.change`."""
+        if self._audit is None or self._actor is None:
+            yield ChangeNote()
+            return
+        reason = reason if self._reason is None else self._reason
+        async with self._audit.change(self._actor, action, target, reason) as note:
+            yield note
+
+
+class Recorded:
+    """A group of operations. Its changes are recorded only in a copy that somebody acts through."""
+
+    _recorder: Recorder = Recorder()
+
+    def recorded_by(self, recorder: Recorder) -> Self:
+        """Return the same operations, whose changes are in the audit log."""
+        acting = copy(self)
+        acting._recorder = recorder
+        return acting
+
+
+def names(found: Sequence[str]) -> str:
+    """
+    >>> names(["a"]), names(["a", "b", "c"])
+    ('a', '3: a, b, c')
+    """
+    if len(found) < 2:
+        return "".join(found)
+    shown = list(found[:_MAX_NAMES])
+    if len(found) > _MAX_NAMES:
+        shown.append("…")
+    return f"{len(found):,}: {', '.join(shown)}"

@@ -23,6 +23,7 @@ from onthedot.model.stored_batches import (
     read_request,
 )
 from onthedot.model.task_info import public_state
+from onthedot.operations.audit import Recorded
 from onthedot.operations.explain import explain
 from onthedot.operations.flows import FlowOperations
 from onthedot.operations.humanize import plural
@@ -104,7 +105,7 @@ class ModeInfo:
     live: int
 
 
-class BatchOperations:
+class BatchOperations(Recorded):
     """Reads and changes the batches of one store."""
 
     def __init__(
@@ -171,7 +172,9 @@ class BatchOperations:
     async def cancel(self, batch: str, reason: str = "cancelled") -> int:
         """Cancel the batch and its parts, in passes until nothing lives or 5 s are over. Return how many lived."""
         await self.record(batch)
-        return await self._flows.cancel(batch, reason)
+        async with self._recorder.change("cancel batch", batch, reason) as note:
+            note.changed = await self._flows.cancel(batch, reason)
+        return note.changed
 
     async def _info(self, record: Record) -> BatchInfo:
         return _batch_info(record, await read_parts(self._store, record.uuid))
@@ -207,31 +210,45 @@ class BatchOperations:
 
     async def freeze(self, task: str) -> Mode:
         """Accept no new batches of a task; running ones finish. Return its mode before, which this replaces."""
-        return await self._modes.set(coordinator_source(task), "frozen")
+        return await self._set_mode("freeze", task, "frozen")
 
     async def degrade(self, task: str) -> Mode:
         """Run new batches of a task in one part, by its fallback. Return its mode before, which this replaces."""
-        return await self._modes.set(coordinator_source(task), "degraded")
+        return await self._set_mode("degrade", task, "degraded")
+
+    async def _set_mode(self, action: str, task: str, mode: Mode) -> Mode:
+        async with self._recorder.change(action, coordinator_source(task)) as note:
+            before = await self._modes.set(coordinator_source(task), mode)
+            note.changed = int(before != mode)
+        return before
+
+    async def _end_mode(self, action: str, task: str, mode: Mode) -> bool:
+        async with self._recorder.change(action, coordinator_source(task)) as note:
+            had_mode = await self._modes.end(coordinator_source(task), mode)
+            note.changed = int(had_mode)
+        return had_mode
 
     async def thaw(self, task: str) -> bool:
         """Accept batches again. Return whether the task was frozen."""
-        return await self._modes.end(coordinator_source(task), "frozen")
+        return await self._end_mode("thaw", task, "frozen")
 
     async def restore(self, task: str) -> bool:
         """Split new batches again. Return whether the task was degraded."""
-        return await self._modes.end(coordinator_source(task), "degraded")
+        return await self._end_mode("restore", task, "degraded")
 
     async def drain(self, task: str, timeout: float | None = None) -> Mode:
         """Freeze a task, then wait until all its batches have ended. Return its mode before.
 
         Raises TimeoutError; it stays frozen.
         """
-        before = await self.freeze(task)
-        await wait_until_drained(
-            lambda: self._modes.live(coordinator_source(task)),
-            timeout,
-            lambda left: f"{task} has {plural(left, 'batch that has', 'batches that have')} not ended",
-        )
+        async with self._recorder.change("drain", coordinator_source(task)) as note:
+            before = await self._modes.set(coordinator_source(task), "frozen")
+            note.changed = 1
+            await wait_until_drained(
+                lambda: self._modes.live(coordinator_source(task)),
+                timeout,
+                lambda left: f"{task} has {plural(left, 'batch that has', 'batches that have')} not ended",
+            )
         return before
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from onthedot.model.flow_names import JOIN, is_child_flow
+from onthedot.operations.audit import Recorded
 from onthedot.operations.flow_cancel import FlowCancel, flow_size
 from onthedot.operations.flow_retry import revive_dependants, revive_flow
 from onthedot.operations.task_queries import BATCH, TaskFilter, TaskPage, TaskQueries, find_pages
@@ -30,7 +31,7 @@ class FlowProgress:
     """How many tasks it has; of a batch, whose parts are added one after another, at least those that have ended."""
 
 
-class FlowOperations:
+class FlowOperations(Recorded):
     """Reads and changes flows of one store. cancel: cancels tasks by uuid."""
 
     def __init__(
@@ -87,12 +88,14 @@ class FlowOperations:
         passes = FlowCancel(self._store, self._cancel, self.members, reason)
         passes.begin(await self._queries.record(flow))
         now = asyncio.get_running_loop().time
-        deadline = now() + CANCEL_TIME
-        alive = await passes.next_pass()
-        left = alive
-        while left and (passes.found_new or now() < deadline):
-            await asyncio.sleep(_PAUSE)
-            left = await passes.next_pass()
+        async with self._recorder.change("cancel flow", flow, reason) as note:
+            deadline = now() + CANCEL_TIME
+            alive = await passes.next_pass()
+            left = alive
+            while left and (passes.found_new or now() < deadline):
+                await asyncio.sleep(_PAUSE)
+                left = await passes.next_pass()
+            note.changed = alive
         return alive
 
     async def stop(self, flow: str, reason: str) -> int:
@@ -112,7 +115,9 @@ class FlowOperations:
         """Run failed tasks again, then those that were cancelled. Return how many left an ended state."""
         await self._queries.record(flow)
         ended = [record async for record in self.members(flow) if record.state in ("failed", "cancelled")]
-        return await revive_flow(self._store, ended)
+        async with self._recorder.change("retry flow", flow) as note:
+            note.changed = await revive_flow(self._store, ended)
+        return note.changed
 
     async def retry_parts(self, batch: str) -> None:
         """Run the parts of a batch again that did not succeed, before its coordinator runs again."""

@@ -16,6 +16,7 @@ from onthedot.errors import ArgumentError, BadLimit
 from onthedot.model.limits import AtMost, Rate, lane_key, lane_rule
 from onthedot.model.outbox_names import is_outbox_limit
 from onthedot.model.stored_keys import stored_text
+from onthedot.operations.audit import Recorded
 from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.stores.contract import Limit, Store
 
@@ -57,7 +58,7 @@ class _OperatorLimit(NamedTuple):
     stored: list[Limit]  # all limits of the store
 
 
-class LimitOperations:
+class LimitOperations(Recorded):
     """Reads and changes the limits of sources, keys and shared lanes."""
 
     def __init__(self, store: Store, clock: Clock, code: CodeDefinitions) -> None:
@@ -86,6 +87,19 @@ class LimitOperations:
         None removes the operator's value, so that the code's is in force again. The burst of a new rate is one second
         of it, unless given.
         """
+        async with self._recorder.change("limit", _shown(name, key)) as note:
+            info = await self._set(name, key, cap, rate, burst)
+            note.changed = 1
+        return info
+
+    async def _set(
+        self,
+        name: str,
+        key: str | None,
+        cap: int | EllipsisType | None,
+        rate: str | EllipsisType | None,
+        burst: float | EllipsisType | None,
+    ) -> LimitInfo:
         name, current, stored = await self._operator_limit(name, key)
         changed = current
         size = None if isinstance(burst, EllipsisType) else burst
@@ -108,15 +122,20 @@ class LimitOperations:
 
     async def pause(self, source: str, key: str | None = None, reason: str = "") -> bool:
         """Start no more tasks of a source, or of one key of it; running ones go on. Return if it was paused before."""
-        _, current, _ = await self._operator_limit(source, key)
-        since = current.paused_since if current.paused else int(self._clock.now())
-        await self._store.put_limits([replace(current, paused=True, reason=stored_text(reason), paused_since=since)])
+        async with self._recorder.change("pause", _shown(source, key), reason) as note:
+            _, current, _ = await self._operator_limit(source, key)
+            since = current.paused_since if current.paused else int(self._clock.now())
+            paused = replace(current, paused=True, reason=stored_text(reason), paused_since=since)
+            await self._store.put_limits([paused])
+            note.changed = int(not current.paused)
         return current.paused
 
     async def resume(self, source: str, key: str | None = None) -> bool:
         """End a pause. Return if it was paused before."""
-        _, current, _ = await self._operator_limit(source, key)
-        await self._store.put_limits([replace(current, paused=False, reason="", paused_since=None)])
+        async with self._recorder.change("resume", _shown(source, key)) as note:
+            _, current, _ = await self._operator_limit(source, key)
+            await self._store.put_limits([replace(current, paused=False, reason="", paused_since=None)])
+            note.changed = int(current.paused)
         return current.paused
 
     async def _operator_limit(self, name: str, key: str | None) -> _OperatorLimit:
@@ -128,6 +147,10 @@ class LimitOperations:
         name = _full_name(name, key, [*stored, *self._code.limits()])
         found = next((limit for limit in stored if (limit.name, limit.owner) == (name, "operator")), None)
         return _OperatorLimit(name, found or Limit(name, owner="operator"), stored)
+
+
+def _shown(name: str, key: str | None) -> str:
+    return f"{name}" if key is None else f"{name} for {key}"
 
 
 def _full_name(name: str, key: str | None, known: list[Limit]) -> str:

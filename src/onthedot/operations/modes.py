@@ -14,6 +14,7 @@ from onthedot.clock.protocol import Clock
 from onthedot.errors import ArgumentError, SourceFrozen, StoreError
 from onthedot.model.agent_names import agent_of
 from onthedot.model.batch_names import batch_task
+from onthedot.operations.audit import Recorded
 from onthedot.operations.humanize import plural
 from onthedot.stores.contract import Limit, NewTask, State, Store
 
@@ -84,7 +85,7 @@ class RecentModes:
         self._read_at = self._clock.now()
 
 
-class ModeOperations:
+class ModeOperations(Recorded):
     """Reads and changes the modes of sources; `recent` is what adders go by."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
@@ -111,15 +112,21 @@ class ModeOperations:
 
     async def freeze(self, source: str) -> bool:
         """Accept no new tasks of a source. Return whether it was frozen before."""
-        return await self.set(_checked(source), "frozen") == "frozen"
+        async with self._recorder.change("freeze", _checked(source)) as note:
+            was_frozen = await self.set(source, "frozen") == "frozen"
+            note.changed = int(not was_frozen)
+        return was_frozen
 
     async def thaw(self, source: str) -> bool:
         """Accept tasks of a source again. Return whether it was frozen."""
-        return await self.end(_checked(source), "frozen")
+        async with self._recorder.change("thaw", _checked(source)) as note:
+            was_frozen = await self.end(source, "frozen")
+            note.changed = int(was_frozen)
+        return was_frozen
 
     async def drain(self, source: str, timeout: float | None, unsent: Callable[[], Awaitable[int]]) -> None:
         """Freeze a source, then wait until all its tasks have ended and nothing is unsent. Raises TimeoutError."""
-        await self.freeze(source)
+        _checked(source)
 
         async def left() -> int:
             return await self.live(source) + await unsent()
@@ -127,7 +134,11 @@ class ModeOperations:
         def text(count: int) -> str:
             return f"{source}: {plural(count, 'task or event is', 'tasks or events are')} left"
 
-        await wait_until_drained(left, timeout, text, quiet=0.0 if agent_of(source) is None else _AGENT_QUIET)
+        quiet = 0.0 if agent_of(source) is None else _AGENT_QUIET
+        async with self._recorder.change("drain", source) as note:
+            await self.set(source, "frozen")
+            note.changed = 1
+            await wait_until_drained(left, timeout, text, quiet=quiet)
 
     async def live(self, source: str) -> int:
         """Return how many tasks of a source have not ended."""

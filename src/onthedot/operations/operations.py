@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from typing import Unpack
@@ -21,7 +22,7 @@ from onthedot.model.task_info import decode_body, public_state
 from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.events import Observer
 from onthedot.operations.attention import AttentionItem, attention_items
-from onthedot.operations.audit import AuditOperations
+from onthedot.operations.audit import Actor, AuditOperations, ChangeNote, Recorded, Recorder, names
 from onthedot.operations.batches import BatchDetails, BatchOperations
 from onthedot.operations.bulk_actions import BulkActions
 from onthedot.operations.change_feed import ChangeFeed
@@ -50,11 +51,13 @@ from onthedot.stores.contract import Effects, Ended, Lease, NewTask, Record, Sto
 NO_CODE = CodeDefinitions()
 
 
-class Operations:
+class Operations(Recorded):
     """The operations on the tasks of one app in one store.
 
     `tasks` finds tasks; `flows`, `batches`, `limits`, `modes`, `schedules` and `outbox` read and change these;
     `signals` sends signals; `audit` has who changed what; `feed` follows changes.
+
+    Changes are those of a program, as `handle.cancel()` makes them, unless somebody acts: `acting_as`.
     """
 
     def __init__(
@@ -84,6 +87,26 @@ class Operations:
         )
         self.schedules: ScheduleOperations = ScheduleOperations(store, client, self._clock, observer, code.schedules)
         self.feed: ChangeFeed = ChangeFeed(store, self.tasks, self._clock)
+
+    def acting_as(self, actor: Actor, reason: str | None = None) -> Operations:
+        """Return the same operations, in the name of an operator: each change has an entry in the audit log.
+
+        reason: of every change; None: what its method is given. A change without an entry is refused; see `audit`.
+        """
+        recorder = Recorder(self.audit, actor, reason)
+        acting = self.recorded_by(recorder)
+        acting.flows = self.flows.recorded_by(recorder)
+        acting.modes = self.modes.recorded_by(recorder)
+        acting.batches = self.batches.recorded_by(recorder)
+        acting.limits = self.limits.recorded_by(recorder)
+        acting.signals = self.signals.recorded_by(recorder)
+        acting.outbox = self.outbox.recorded_by(recorder)
+        acting.schedules = self.schedules.recorded_by(recorder)
+        return acting
+
+    def recorded(self, action: str, target: str, reason: str = "") -> AbstractAsyncContextManager[ChangeNote]:
+        """The block is a change that others make, such as an add by the HTTP API. It is in the audit log."""
+        return self._recorder.change(action, target, reason)
 
     # -- tasks
 
@@ -140,7 +163,10 @@ class Operations:
 
         The child that a task waits for is cancelled after it, by a worker.
         """
-        return await self._cancel(uuids, reason)
+        async with self._recorder.change("cancel", names(uuids), reason) as note:
+            note.found = len(uuids)
+            note.changed = await self._cancel(uuids, reason)
+        return note.changed
 
     async def _cancel(self, uuids: Sequence[str], reason: str, *, with_children: bool = True) -> int:
         uuids = possible_uuids(uuids)
@@ -177,6 +203,13 @@ class Operations:
         Tasks of a flow that were cancelled because of these, and of no others, run again after them; so do the parts of
         a batch that did not succeed. A task that was moved to another store is left out: it would run in both.
         """
+        async with self._recorder.change("retry", names(uuids)) as note:
+            note.found = len(uuids)
+            living = await self._retry(uuids)
+            note.changed = len(living)
+        return living
+
+    async def _retry(self, uuids: Sequence[str]) -> Sequence[str]:
         uuids = possible_uuids(uuids)
         found = [record for record in await self._store.get(uuids) if record is not None]
         moved = {record.uuid for record in found if decode_moved_to(record)}

@@ -13,12 +13,14 @@ from onthedot.clock.epoch import from_ms, from_optional_ms
 from onthedot.clock.protocol import Clock
 from onthedot.model.outbox_names import OUTBOX_LIMIT, pause_name, paused_topic
 from onthedot.model.stored_keys import stored_text
+from onthedot.operations.audit import Recorded, names
 from onthedot.operations.sources import Pause
 from onthedot.operations.workers import ComponentInfo, live_components
 from onthedot.stores.capabilities import Outbox, capability, find_capability
 from onthedot.stores.contract import RELAYS, HandleStatus, Limit, OutboxEvent, OutboxState, Store
 
 MAX_LISTED = 1000
+_ALL_TOPICS = "all topics"
 _FRESH = 120_000  # ms for which the figures of a relay are shown
 
 
@@ -101,7 +103,7 @@ class EventInfo:
     error: str = ""
 
 
-class OutboxOperations:
+class OutboxOperations(Recorded):
     """Reads and changes the outbox of an app. A store without one is refused, except by `find_status`."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
@@ -179,24 +181,39 @@ class OutboxOperations:
 
     async def retry(self, *ids: str) -> list[str]:
         """Send failed events again; their keys are free when they are sent. Return those that were failed."""
-        return list(await self._outbox("outbox retry").amend_events(ids, "retry"))
+        outbox = self._outbox("outbox retry")
+        async with self._recorder.change("retry event", names(ids)) as note:
+            amended = list(await outbox.amend_events(ids, "retry"))
+            note.found = len(ids)
+            note.changed = len(amended)
+        return amended
 
     async def discard(self, *ids: str, reason: str = "") -> list[str]:
         """Give failed events up; their keys are free. Return those that were failed. reason: kept with them."""
-        return list(await self._outbox("outbox discard").amend_events(ids, "discard", stored_text(reason)))
+        outbox = self._outbox("outbox discard")
+        async with self._recorder.change("discard event", names(ids), reason) as note:
+            amended = list(await outbox.amend_events(ids, "discard", stored_text(reason)))
+            note.found = len(ids)
+            note.changed = len(amended)
+        return amended
 
     async def pause(self, topic: str | None = None, reason: str = "") -> bool:
         """Send no events of a topic, or none at all; relays notice within a second. Return if it was paused before."""
         self._outbox("outbox pause")
         current = await self._limit(topic)
         since = current.paused_since if current.paused else int(self._clock.now())
-        await self._store.put_limits([replace(current, paused=True, reason=stored_text(reason), paused_since=since)])
+        paused = replace(current, paused=True, reason=stored_text(reason), paused_since=since)
+        async with self._recorder.change("pause outbox", topic or _ALL_TOPICS, reason) as note:
+            await self._store.put_limits([paused])
+            note.changed = int(not current.paused)
         return current.paused
 
     async def resume(self, topic: str | None = None) -> bool:
         """End a pause. Return if it was paused before."""
         current = await self._limit(topic)
-        await self._store.put_limits([replace(current, paused=False, reason="", paused_since=None)])
+        async with self._recorder.change("resume outbox", topic or _ALL_TOPICS) as note:
+            await self._store.put_limits([replace(current, paused=False, reason="", paused_since=None)])
+            note.changed = int(current.paused)
         return current.paused
 
     async def _limit(self, topic: str | None) -> Limit:

@@ -20,6 +20,7 @@ from onthedot.errors import BadSchedule, StoreBusy, TaskNotFound
 from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.events import Observer
 from onthedot.observability.logs import LogObserver
+from onthedot.operations.audit import Recorded
 from onthedot.operations.schedule_preview import HOUR, PlannedRun, coming_windows, count_by_hour, planned_run
 from onthedot.operations.workers import WorkerInfo, live_workers
 from onthedot.schedules.definition import ScheduleDefinition, resolve_rule
@@ -76,7 +77,7 @@ Runs: TypeAlias = list[PlannedRun]
 _Change: TypeAlias = Callable[[contract.Schedule], contract.Schedule]
 
 
-class ScheduleOperations:
+class ScheduleOperations(Recorded):
     """definitions: the schedules whose code is in this process, so that custom rules can be computed."""
 
     def __init__(
@@ -179,6 +180,12 @@ class ScheduleOperations:
 
     async def put(self, definition: ScheduleDefinition) -> ScheduleInfo:
         """Create or change a schedule that is data. The same again changes nothing; a new rule starts anew."""
+        async with self._recorder.change("put schedule", definition.name) as note:
+            info = await self._put(definition)
+            note.changed = 1
+        return info
+
+    async def _put(self, definition: ScheduleDefinition) -> ScheduleInfo:
         name = definition.name
         for _ in range(_MAX_TRIES):
             old = next((each for each in (await self._store.schedules()) if each.name == name), None)
@@ -203,7 +210,8 @@ class ScheduleOperations:
                 rule = record.rule
             return replace(record, paused=True, rule=rule)
 
-        await self._change(name, change)
+        async with self._recorder.change("pause schedule", name, reason) as note:
+            note.changed = await self._change(name, change)
         return await self.get(name)
 
     async def resume(self, name: str) -> ScheduleInfo:
@@ -221,32 +229,37 @@ class ScheduleOperations:
             record, passed = after_resume(record, rule, now)
             return record
 
-        await self._change(name, change)
+        async with self._recorder.change("resume schedule", name) as note:
+            note.changed = await self._change(name, change)
         self._observer.windows_skipped(name, "paused", passed)
         return await self.get(name)
 
     async def run(self, name: str) -> RunNowResult:
         """Add a run now. The next run, last run and run count stay; `overlap` applies as for any window."""
-        record = _find((await self._read())[0], name)
-        stored = decode_rule(record)
-        policy = replace(stored.policy, reply_to=self._client)
-        key = unique_key_for(name, stored)
-        new = NewTask(new_uuid(), stored.source, stored.body.encode(), None, 0, stored.lane, key, policy)
-        (added,) = await self._store.add([new])
+        async with self._recorder.change("run schedule", name) as note:
+            record = _find((await self._read())[0], name)
+            stored = decode_rule(record)
+            policy = replace(stored.policy, reply_to=self._client)
+            key = unique_key_for(name, stored)
+            new = NewTask(new_uuid(), stored.source, stored.body.encode(), None, 0, stored.lane, key, policy)
+            (added,) = await self._store.add([new])
+            note.changed = int(added.fresh)
         if added.fresh:
             self._observer.tasks_added((new,))
         return RunNowResult(stored.source, added.uuid, added.fresh)
 
     async def delete(self, name: str) -> None:
         """Delete a schedule that is data, or an orphan. Tasks that it has added run."""
-        records, workers = await self._read()
-        record = _find(records, name)
-        if record.definition_digest and (name in self._definitions or not _is_orphan(record, workers)):
-            raise BadSchedule(
-                f"schedule {name!r} is declared by code and would come back with the next start: "
-                "take it out of the code, or pause it"
-            )
-        await self._store.delete_schedules([name])
+        async with self._recorder.change("delete schedule", name) as note:
+            records, workers = await self._read()
+            record = _find(records, name)
+            if record.definition_digest and (name in self._definitions or not _is_orphan(record, workers)):
+                raise BadSchedule(
+                    f"schedule {name!r} is declared by code and would come back with the next start: "
+                    "take it out of the code, or pause it"
+                )
+            await self._store.delete_schedules([name])
+            note.changed = 1
 
     # -- helpers
 
@@ -254,13 +267,15 @@ class ScheduleOperations:
         schedules = await self._store.schedules()
         return sorted(schedules, key=lambda each: each.name), await live_workers(self._store)
 
-    async def _change(self, name: str, change: _Change) -> None:
-        """Compare-and-set, repeated on the newest record after a conflict."""
+    async def _change(self, name: str, change: _Change) -> int:
+        """Compare-and-set, repeated on the newest record after a conflict. Return 0 if nothing was to be changed."""
         for _ in range(_MAX_TRIES):
             record = _find(await self._store.schedules(), name)
             wanted = change(record)
-            if wanted == record or (await self._store.put_schedules([wanted]))[0]:
-                return
+            if wanted == record:
+                return 0
+            if (await self._store.put_schedules([wanted]))[0]:
+                return 1
         raise _busy(name)
 
     def _now(self) -> float:

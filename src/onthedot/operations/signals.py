@@ -9,7 +9,8 @@ from datetime import datetime
 from onthedot.clock.epoch import from_ms, from_optional_ms
 from onthedot.codec.body import Undecodable
 from onthedot.codec.untyped import decode_untyped_result
-from onthedot.model.counter_names import own_signal, shared_signal
+from onthedot.model.counter_names import own_signal, shared_signal, signal_name
+from onthedot.operations.audit import Recorded
 from onthedot.operations.task_queries import find_pages
 from onthedot.operations.waits import awaited_signals
 from onthedot.stores.contract import MAX_KEPT_SIGNALS, NewSignal, Record, Store, StoredSignal
@@ -39,7 +40,7 @@ class WaitingTask:
     until: datetime | None
 
 
-class SignalOperations:
+class SignalOperations(Recorded):
     """Sends and lists the signals of one app."""
 
     def __init__(self, store: Store) -> None:
@@ -47,7 +48,9 @@ class SignalOperations:
 
     async def send(self, signal: NewSignal) -> bool:
         """Store a signal. False: its id is kept under its name already."""
-        (is_new,) = await self._store.signal((signal,))
+        async with self._recorder.change("signal", _target(signal)) as note:
+            (is_new,) = await self._store.signal((signal,))
+            note.changed = int(is_new)
         return is_new
 
     async def takers(self, name: str, to: str | None = None) -> list[WaitingTask]:
@@ -78,6 +81,12 @@ class SignalOperations:
 
 def _counter(name: str, to: str | None) -> str:
     return shared_signal(name) if to is None else own_signal(to, name)
+
+
+def _target(signal: NewSignal) -> str:
+    name = signal_name(signal.name) or signal.name
+    to = signal.name.partition("~")[0]
+    return f"{name} to {to}" if to else name
 
 
 def _waiting_task(record: Record) -> WaitingTask:

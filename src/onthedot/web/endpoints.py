@@ -6,7 +6,6 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
@@ -17,10 +16,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from onthedot.observability.log_format import clean
 from onthedot.operations import Operations
-from onthedot.operations.audit import Actor, ChangeNote
-from onthedot.operations.humanize import suffix
+from onthedot.operations.audit import Actor
 from onthedot.web.auth import Identity, effective, set_cookie
 from onthedot.web.context import WebContext
 from onthedot.web.errors import ApiError
@@ -63,17 +60,12 @@ class WebCall(Generic[Q_co, B_co]):
 
     @property
     def operations(self) -> Operations:
-        return self.context.operations
+        """Those of the app, in the name of the caller: changes are in the audit log, with the reason of the body."""
+        return self.context.operations.acting_as(self.actor, getattr(self.body, "reason", ""))
 
     @property
     def actor(self) -> Actor:
         return Actor(self.user.name, self.user.role, self.via)
-
-    def audited(self, action: str, target: str, reason: str = "") -> AbstractAsyncContextManager[ChangeNote]:
-        """The block is a change: it is in the audit, and in the log."""
-        text = suffix(": ", clean(reason))
-        _log.info("[operation] %s: %s %s%s", self.user.name, action, clean(target), text)
-        return self.operations.audit.change(self.actor, action, target, reason)
 
 
 class Answer(Struct, frozen=True):

@@ -96,30 +96,21 @@ def _event_row(info: EventInfo, call: WebCall[EventQuery, None]) -> EventRow:
 
 async def retry_event(call: WebCall[Query, ReasonBody]) -> Changed:
     await outbox_status(call)
-    async with call.audited("retry event", call.path["id"], call.body.reason) as note:
-        note.changed = len(await call.operations.outbox.retry(call.path["id"]))
-    return Changed(note.changed)
+    return Changed(len(await call.operations.outbox.retry(call.path["id"])))
 
 
 async def discard_event(call: WebCall[Query, GivenReason]) -> Changed:
     await outbox_status(call)
-    async with call.audited("discard event", call.path["id"], call.body.reason) as note:
-        reason = f"{call.user.name}: {call.body.reason}"
-        note.changed = len(await call.operations.outbox.discard(call.path["id"], reason=reason))
-    return Changed(note.changed)
+    reason = f"{call.user.name}: {call.body.reason}"
+    return Changed(len(await call.operations.outbox.discard(call.path["id"], reason=reason)))
 
 
 async def pause_outbox(call: WebCall[Query, TopicPauseBody]) -> Changed:
     await outbox_status(call)
-    target = call.body.topic or "all topics"
-    async with call.audited("pause outbox", target, call.body.reason) as note:
-        reason = f"{call.user.name}: {call.body.reason}"
-        note.changed = int(not await call.operations.outbox.pause(call.body.topic, reason))
-    return Changed(note.changed)
+    was_paused = await call.operations.outbox.pause(call.body.topic, f"{call.user.name}: {call.body.reason}")
+    return Changed(int(not was_paused))
 
 
 async def resume_outbox(call: WebCall[Query, TopicResumeBody]) -> Changed:
     await outbox_status(call)
-    async with call.audited("resume outbox", call.body.topic or "all topics") as note:
-        note.changed = int(await call.operations.outbox.resume(call.body.topic))
-    return Changed(note.changed)
+    return Changed(int(await call.operations.outbox.resume(call.body.topic)))

@@ -95,16 +95,12 @@ async def show_flow(call: WebCall[Query, None]) -> FlowDetail:
 
 async def cancel_flow(call: WebCall[Query, ReasonBody]) -> Changed:
     uuid = await call.operations.tasks.complete_uuid(call.path["id"], "flow")
-    async with call.audited("cancel flow", uuid, call.body.reason) as note:
-        note.changed = await call.operations.flows.cancel(uuid, call.body.reason or f"by {call.user.name}")
-    return Changed(note.changed)
+    return Changed(await call.operations.flows.cancel(uuid, call.body.reason or f"by {call.user.name}"))
 
 
 async def retry_flow(call: WebCall[Query, ReasonBody]) -> Changed:
     uuid = await call.operations.tasks.complete_uuid(call.path["id"], "flow")
-    async with call.audited("retry flow", uuid, call.body.reason) as note:
-        note.changed = await call.operations.flows.retry(uuid)
-    return Changed(note.changed)
+    return Changed(await call.operations.flows.retry(uuid))
 
 
 async def list_batches(call: WebCall[FlowQuery, None]) -> Rows[BatchRow]:
@@ -144,6 +140,4 @@ async def show_batch(call: WebCall[Query, None]) -> BatchDetail:
 
 async def cancel_batch(call: WebCall[Query, ReasonBody]) -> Changed:
     batch = await call.operations.batches.complete_id(call.path["id"])
-    async with call.audited("cancel batch", batch, call.body.reason) as note:
-        note.changed = await call.operations.batches.cancel(batch, call.body.reason or f"by {call.user.name}")
-    return Changed(note.changed)
+    return Changed(await call.operations.batches.cancel(batch, call.body.reason or f"by {call.user.name}"))

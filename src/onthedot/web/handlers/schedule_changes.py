@@ -18,31 +18,21 @@ def _row(call: WebCall[Query, object], info: ScheduleInfo) -> ScheduleRow:
 
 async def pause_schedule(call: WebCall[Query, ReasonBody]) -> ScheduleRow:
     reason = ": ".join(filter(None, (call.user.name, call.body.reason)))
-    async with call.audited("pause schedule", call.path["name"], call.body.reason) as note:
-        info = await call.operations.schedules.pause(call.path["name"], reason)
-        note.changed = 1
-    return _row(call, info)
+    return _row(call, await call.operations.schedules.pause(call.path["name"], reason))
 
 
 async def resume_schedule(call: WebCall[Query, ReasonBody]) -> ScheduleRow:
-    async with call.audited("resume schedule", call.path["name"], call.body.reason) as note:
-        info = await call.operations.schedules.resume(call.path["name"])
-        note.changed = 1
-    return _row(call, info)
+    return _row(call, await call.operations.schedules.resume(call.path["name"]))
 
 
 async def run_schedule(call: WebCall[Query, ReasonBody]) -> Answer:
-    async with call.audited("run schedule", call.path["name"], call.body.reason) as note:
-        result = await call.operations.schedules.run(call.path["name"])
-        note.changed = int(result.fresh)
+    result = await call.operations.schedules.run(call.path["name"])
     return Answer(AddedTask(result.uuid, result.fresh), 201 if result.fresh else 200)
 
 
 async def delete_schedule(call: WebCall[Query, NoBody]) -> Answer:
     try:
-        async with call.audited("delete schedule", call.path["name"]) as note:
-            await call.operations.schedules.delete(call.path["name"])
-            note.changed = 1
+        await call.operations.schedules.delete(call.path["name"])
     except BadSchedule as error:
         raise ApiError("conflict", str(error)) from None
     return Answer(None, 204)

@@ -83,7 +83,4 @@ async def send_signal(call: WebCall[Query, SignalBody]) -> SignalSent:
         signal = new_signal(name, body.payload, body.id, KEEP if body.keep is None else body.keep, to)
     except (ArgumentError, DeclarationError) as error:
         raise ApiError("invalid", str(error)) from None
-    async with call.audited("signal", name if to is None else f"{name} to {to}", body.reason) as note:
-        added = await call.operations.signals.send(signal)
-        note.changed = int(added)
-    return SignalSent(added)
+    return SignalSent(await call.operations.signals.send(signal))

@@ -31,7 +31,7 @@ async def add_task(call: WebCall[Query, NewTaskBody]) -> Answer:
         if uuid is not None or not 0 < len(key) <= _MAX_KEY:
             raise ApiError("bad_request", "Idempotency-Key takes the place of uuid, and has 1 to 200 characters")
         uuid = f"k-{sha256(key.encode()).hexdigest()[:32]}"  # holds across processes and restarts
-    async with call.audited("add", body.source, body.reason) as note:
+    async with call.operations.recorded("add", body.source) as note:
         added = await add(body, uuid)
         note.changed = int(added.added)
     return _added(call, added)
@@ -44,9 +44,7 @@ def _added(call: WebCall[Query, object], added: AddedTask) -> Answer:
 
 async def cancel_task(call: WebCall[Query, ReasonBody]) -> Changed:
     uuid = await whole_uuid(call)
-    async with call.audited("cancel", uuid, call.body.reason) as note:
-        note.changed = await call.operations.cancel(uuid, reason=call.body.reason or f"by {call.user.name}")
-    return Changed(note.changed)
+    return Changed(await call.operations.cancel(uuid, reason=call.body.reason or f"by {call.user.name}"))
 
 
 async def retry_task(call: WebCall[Query, RetryBody]) -> Answer:
@@ -56,9 +54,7 @@ async def retry_task(call: WebCall[Query, RetryBody]) -> Answer:
     info = await call.operations.get(uuid)
     if info.state not in ("failed", "cancelled"):
         return Answer(Changed(0))
-    async with call.audited("retry", uuid, call.body.reason) as note:
-        note.changed = len(await call.operations.retry(uuid))
-    return Answer(Changed(note.changed))
+    return Answer(Changed(len(await call.operations.retry(uuid))))
 
 
 async def _retry_copy(call: WebCall[Query, RetryBody], uuid: str) -> Answer:
@@ -74,7 +70,7 @@ async def _retry_copy(call: WebCall[Query, RetryBody], uuid: str) -> Answer:
         metadata={**info.metadata, "retried_from": uuid},
     )
     add = _adder(call)
-    async with call.audited("retry with other arguments", uuid, call.body.reason) as note:
+    async with call.operations.recorded("retry with other arguments", uuid) as note:
         added = await add(copy, None)
         note.changed = 1
     return _added(call, added)
