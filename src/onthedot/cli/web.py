@@ -46,6 +46,7 @@ class WebOptions:
     env: str
     access_log: bool
     trace_url: str
+    metrics_sources: int
 
 
 @store_command()
@@ -60,6 +61,8 @@ class WebOptions:
 @click.option("--env", metavar="NAME", default="", help="A name that the page shows, such as production.")
 @click.option("--access-log", is_flag=True, help="Log every request.")
 @click.option("--trace-url", metavar="URL", default="", help="Where traces are: https://…/{trace_id}.")
+@click.option("--metrics-sources", type=click.IntRange(1), metavar="N", default=100, show_default=True,
+              help="Sources that /metrics keeps apart; the others are source=\"…\".")  # fmt: skip
 def web(options: GlobalOptions, **given: Any) -> None:
     """Serve the HTTP API and the page of a store; no code of yours is needed.
 
@@ -99,6 +102,7 @@ async def _serve(options: GlobalOptions, url: str, name: str, given: WebOptions)
         environment=given.env,
         access_log=given.access_log,
         trace_url=given.trace_url,
+        metrics_sources=given.metrics_sources,
     )
     settings.check_bind()
     app = _app(options, url, name)

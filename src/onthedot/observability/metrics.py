@@ -11,6 +11,8 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BOUNDS: tuple[float, ...] = tuple(2**power / 1000 for power in range(BUCKETS))
 """Upper bounds of the buckets of a histogram, in seconds."""
 
+_BOUND_TEXTS = (*map(repr, BOUNDS), "+Inf")
+_BOUND_LABELS = tuple(f'le="{text}"' for text in _BOUND_TEXTS)
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
@@ -45,25 +47,25 @@ def cumulative(counts: Sequence[int]) -> Iterator[tuple[str, int]]:
     ([('0.001', 1), ('0.002', 3)], ('+Inf', 7))
     """
     reached = 0
-    for bound, count in zip((*map(repr, BOUNDS), "+Inf"), counts, strict=True):
+    for bound, count in zip(_BOUND_TEXTS, counts, strict=True):
         reached += count
         yield bound, reached
 
 
 def _lines(metric: Metric, sample: Sample | HistogramSample) -> Iterator[str]:
-    labels = [f'{name}="{value.translate(_ESCAPED)}"' for name, value in zip(metric.labels, sample.labels, strict=True)]
+    pairs = zip(metric.labels, sample.labels, strict=True)
+    labels = ",".join([f'{name}="{value.translate(_ESCAPED)}"' for name, value in pairs])
+    braced = f"{{{labels}}}" if labels else ""
     if isinstance(sample, Sample):
-        yield f"{metric.name}{_braced(labels)} {_number(sample.value)}"
+        yield f"{metric.name}{braced} {_number(sample.value)}"
         return
-    for bound, count in cumulative(sample.counts):
-        bucket = _braced([*labels, f'le="{bound}"'])
-        yield f"{metric.name}_bucket{bucket} {count}"
-    yield f"{metric.name}_sum{_braced(labels)} {_number(sample.total)}"
-    yield f"{metric.name}_count{_braced(labels)} {sum(sample.counts)}"
-
-
-def _braced(labels: Sequence[str]) -> str:
-    return f"{{{','.join(labels)}}}" if labels else ""
+    begin = f"{metric.name}_bucket{{{labels}{',' if labels else ''}"
+    reached = 0
+    for bound, count in zip(_BOUND_LABELS, sample.counts, strict=True):
+        reached += count
+        yield f"{begin}{bound}}} {reached}"
+    yield f"{metric.name}_sum{braced} {_number(sample.total)}"
+    yield f"{metric.name}_count{braced} {reached}"
 
 
 def _number(value: float) -> str:

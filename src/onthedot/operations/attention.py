@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, TypeAlias, assert_never
 
 from onthedot.clock.epoch import from_ms, to_ms
 from onthedot.errors import StoreError
 from onthedot.operations.failures import group_failures
-from onthedot.operations.health import MAX_UNSERVED, check_clock, check_memory, check_running, read_vitals
+from onthedot.operations.health import MAX_UNSERVED, Check, check_clock, check_memory, check_running, read_vitals
 from onthedot.operations.humanize import plural, suffix
 from onthedot.operations.outbox import OutboxStatus
 from onthedot.operations.schedules import ScheduleInfo
@@ -23,13 +23,18 @@ _LATE = timedelta(seconds=60)
 _MIN_HELD_BACK = 10  # pending tasks at a limit
 _SEVERITIES = ("error", "warning", "info")
 Severity = Literal["error", "warning", "info"]
+AttentionKind: TypeAlias = Literal[
+    "store", "clock", "memory", "dead_workers", "no_worker", "failures", "paused", "limit",
+    "schedule_invalid", "schedule_orphan", "schedule_late", "outbox_failed", "outbox_late",
+]  # fmt: skip
+ScheduleStatus: TypeAlias = Literal["active", "paused", "late", "orphan", "invalid"]
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionItem:
     """One condition. action: label, HTTP method and path of what deals with it; body: of a change."""
 
-    kind: str
+    kind: AttentionKind
     severity: Severity
     text: str
     size: int = 1
@@ -68,7 +73,10 @@ async def _vital_items(store: Store, now: float, sources: Sequence[SourceInfo]) 
         return [AttentionItem("store", "error", str(error))]
     found: list[AttentionItem] = []
     if vitals.server is not None:
-        checks = {"clock": [check_clock(vitals.server, now)], "memory": check_memory(vitals.server)}
+        checks: dict[AttentionKind, list[Check]] = {
+            "clock": [check_clock(vitals.server, now)],
+            "memory": check_memory(vitals.server),
+        }
         for kind, results in checks.items():
             found += [AttentionItem(kind, "error", check.text) for check in results if not check.ok]
     running = check_running(vitals.tally, vitals.workers)
@@ -131,19 +139,35 @@ def _limit_items(sources: Sequence[SourceInfo]) -> Iterator[AttentionItem]:
             yield AttentionItem("limit", "warning", text, pending, None, source.name, action=show)
 
 
+def schedule_status(schedule: ScheduleInfo, now: datetime) -> ScheduleStatus:
+    """late: more than a minute; orphan: code has declared it that no live worker has; invalid: it cannot be read."""
+    if schedule.rule == "?":
+        return "invalid"
+    if not schedule.enabled:
+        return "paused"
+    if schedule.orphan:
+        return "orphan"
+    is_late = schedule.next_run is not None and now - schedule.next_run > _LATE
+    return "late" if is_late else "active"
+
+
 def _schedule_items(schedules: Sequence[ScheduleInfo], now: datetime) -> Iterator[AttentionItem]:
     for schedule in schedules:
         show = ("show", "GET", f"/schedules/{schedule.name}")
-        if schedule.rule == "?":
-            text = f"schedule {schedule.name} cannot be read: {schedule.reason}"
-            yield AttentionItem("schedule_invalid", "error", text, source=schedule.source, action=show)
-        elif schedule.orphan and schedule.enabled:
-            text = f"schedule {schedule.name} does not fire: {schedule.reason}"
-            yield AttentionItem("schedule_orphan", "warning", text, source=schedule.source, action=show)
-        elif schedule.enabled and schedule.next_run is not None and now - schedule.next_run > _LATE:
-            text = f"schedule {schedule.name} is late"
-            since = schedule.next_run
-            yield AttentionItem("schedule_late", "error", text, 1, since, schedule.source, action=show)
+        match schedule_status(schedule, now):
+            case "invalid":
+                text = f"schedule {schedule.name} cannot be read: {schedule.reason}"
+                yield AttentionItem("schedule_invalid", "error", text, source=schedule.source, action=show)
+            case "orphan":
+                text = f"schedule {schedule.name} does not fire: {schedule.reason}"
+                yield AttentionItem("schedule_orphan", "warning", text, source=schedule.source, action=show)
+            case "late":
+                text = f"schedule {schedule.name} is late"
+                yield AttentionItem("schedule_late", "error", text, 1, schedule.next_run, schedule.source, action=show)
+            case "active" | "paused":
+                pass
+            case unreachable:
+                assert_never(unreachable)
 
 
 def _outbox_items(outbox: OutboxStatus | None, now: datetime) -> Iterator[AttentionItem]:

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
-from onthedot.clock.epoch import to_ms
+from onthedot.clock.epoch import from_ms, to_ms
 from onthedot.clock.protocol import Clock
 from onthedot.model.batch_names import batch_task
 from onthedot.model.figures import Figures, FigureSum, Metric, Names
 from onthedot.model.source_figures import SourceFigures
+from onthedot.operations.attention import ScheduleStatus, schedule_status
 from onthedot.operations.figure_records import read_totals
 from onthedot.operations.health import Tally, server_info
 from onthedot.operations.outbox import OutboxOperations, OutboxStatus
+from onthedot.operations.schedules import ScheduleOperations
 from onthedot.operations.sources import SourceInfo, source_infos
 from onthedot.operations.workers import live_workers
+from onthedot.stores.capabilities import ServerInfo
 from onthedot.stores.contract import Record, State, Store
 
 STORE_UP = Metric("onthedot_store_up", "gauge", "1 if the store answers, else 0.")
 CLOCK_OFFSET = Metric(
     "onthedot_clock_offset_seconds", "gauge", "The clock of this machine minus that of the store's server."
 )
+STORE_MEMORY = Metric("onthedot_store_memory_bytes", "gauge", "Memory that the server of the store uses.")
+STORE_MEMORY_LIMIT = Metric("onthedot_store_memory_limit_bytes", "gauge", "Memory that it may use, if that is limited.")
 WORKERS = Metric("onthedot_workers", "gauge", "Live worker processes.")
 RELAYS = Metric("onthedot_relays", "gauge", "Live relays.")
 DEPTH = Metric(
@@ -32,13 +39,16 @@ FAILED = Metric("onthedot_failed_tasks", "gauge", "Failed tasks that are kept.",
 OLDEST_READY = Metric(
     "onthedot_oldest_ready_seconds",
     "gauge",
-    "Time since the oldest ready task was due; 0 if none is ready.",
+    "Time since the next ready task was due; 0 if none is ready.",
     ("source",),
     largest=True,
 )
 PAUSED = Metric("onthedot_paused", "gauge", "1 if the source is paused, else 0.", ("source",), largest=True)
 SLOTS_AVAILABLE = Metric(
     "onthedot_slots_available", "gauge", "Tasks that the concurrency limit of the source still allows.", ("source",)
+)
+SCHEDULES = Metric(
+    "onthedot_schedules", "gauge", "Schedules by status: active, paused, late, orphan, invalid.", ("status",)
 )
 BATCH_QUEUE = Metric("batch_queue_size", "gauge", "Pending tasks of tasks with live batches.", ("priority",))
 TASKS = Metric("onthedot_tasks_total", "counter", "Tasks that have ended, by state.", ("source", "state"))
@@ -68,13 +78,15 @@ BLOCKED_KEYS = Metric("onthedot_outbox_blocked_keys", "gauge", "Keys whose event
 HANDLES = Metric("onthedot_resume_handles", "gauge", "Resume handles by status.", ("status",))
 
 FLEET_METRICS: tuple[Metric, ...] = (
-    STORE_UP, CLOCK_OFFSET, WORKERS, RELAYS, DEPTH, RUNNING, FAILED, OLDEST_READY, PAUSED, SLOTS_AVAILABLE,
+    STORE_UP, CLOCK_OFFSET, STORE_MEMORY, STORE_MEMORY_LIMIT, WORKERS, RELAYS,
+    DEPTH, RUNNING, FAILED, OLDEST_READY, PAUSED, SLOTS_AVAILABLE, SCHEDULES,
     TASKS, RETRIES, RECLAIMS, RATE_LIMITED, DURATION, LATENCY, LATENESS, BATCH_QUEUE,
     OUTBOX_PENDING, OUTBOX_LAG, OUTBOX_FAILED, BLOCKED_KEYS, HANDLES,
 )  # fmt: skip
 """All of a fleet page, in its order."""
 
 _BY_NAME: dict[str, Metric] = {metric.name: metric for metric in FLEET_METRICS}
+_HEAD = 500  # ready tasks, of all sources, that are read at once
 _PAGE = 1000
 _MAX_READS = 20  # pages of records that one reading takes
 _MAX_PAGES = 3  # of one source
@@ -85,12 +97,14 @@ _LIVE: tuple[State, ...] = ("scheduled", "parked", "ready", "running", "waiting"
 class FleetMetrics:
     """Reads the figures of a fleet. It changes nothing.
 
-    outbox: the store with the events; max_sources: how many are kept apart, those with most tasks first
+    outbox: the store with the events; max_sources: how many are kept apart: those with most tasks now, and of counters
+    those that were the first to run
     """
 
     def __init__(self, store: Store, outbox: Store, clock: Clock, max_sources: int) -> None:
         self._store = store
         self._outbox = OutboxOperations(outbox, clock)
+        self._schedules = ScheduleOperations(store, "", clock)
         self._clock = clock
         self._max_sources = max_sources
 
@@ -103,17 +117,19 @@ class FleetMetrics:
         figures.add(WORKERS, len(workers))
         server = await server_info(self._store)
         if server is not None:
-            figures.add(CLOCK_OFFSET, (self._clock.now() - server.now) / 1000)
+            _add_server(figures, server, self._clock.now())
+        await self._add_schedules(figures)
         infos = [info for info in source_infos(tally, await self._store.limits(), workers) if info.name[:1] != "@"]
-        reader = _RecordReader(self._store, _MAX_READS)
-        oldest = await self._oldest_ready(infos, reader)
+        infos.sort(key=_size, reverse=True)
+        oldest = await self._oldest_ready(infos)
         names = Names(self._max_sources)
-        for info in sorted(infos, key=_size, reverse=True):
+        for info in infos:
             _add_source(figures, names.of(info.name), info, oldest.get(info.name, 0.0))
         totals = await read_totals(self._store, int(self._clock.now()))
-        for name, total in sorted(totals.sources.items(), key=lambda each: -each[1].started):
+        names = Names(self._max_sources)  # in the order of the record, which lasts: a counter keeps its label
+        for name, total in totals.sources.items():
             _add_total(figures, names.of(name), total)
-        await self._add_batches(figures, tally, reader)
+        await self._add_batches(figures, tally, _RecordReader(self._store, _MAX_READS))
         status = await self._outbox.find_status()
         if status is not None:
             self._add_outbox(figures, status)
@@ -121,15 +137,25 @@ class FleetMetrics:
         together.add(figures)
         return together.figures()
 
-    async def _oldest_ready(self, infos: Sequence[SourceInfo], reader: _RecordReader) -> Mapping[str, float]:
-        """In seconds, by source."""
+    async def _add_schedules(self, figures: Figures) -> None:
+        now = from_ms(self._clock.now())
+        found = Counter(schedule_status(schedule, now) for schedule in await self._schedules.list())
+        for status in get_args(ScheduleStatus):
+            figures.add(SCHEDULES, found[status], status)
+
+    async def _oldest_ready(self, infos: Sequence[SourceInfo]) -> Mapping[str, float]:
+        """In seconds, by source: the age of the task that runs next. Of a long queue, one row per source is read."""
+        with_ready = [info.name for info in infos if info.ready]
+        if not with_ready:
+            return {}
+        page = await self._store.find({"state": "ready"}, None, _HEAD)
+        next_records = {record.source: record for record in reversed(page.rows)}
+        if page.after is not None:
+            absent = [name for name in with_ready[: self._max_sources] if name not in next_records]
+            finds = [self._store.find({"source": name, "state": "ready"}, None, 1) for name in absent]
+            next_records |= {record.source: record for each in await asyncio.gather(*finds) for record in each.rows}
         now = self._clock.now()
-        found: dict[str, float] = {}
-        for info in infos:
-            if info.ready:
-                due = [record.due for record in await reader.read(info.name, "ready")]
-                found[info.name] = max(0.0, now - min(due, default=now)) / 1000
-        return found
+        return {name: max(0.0, now - record.due) / 1000 for name, record in next_records.items()}
 
     async def _add_batches(self, figures: Figures, tally: Tally, reader: _RecordReader) -> None:
         """Only while there are batches: records must be read for their priorities."""
@@ -188,6 +214,14 @@ class _RecordReader:
 
 def _size(info: SourceInfo) -> int:
     return info.ready + info.parked + info.scheduled + info.running + info.waiting
+
+
+def _add_server(figures: Figures, server: ServerInfo, now: float) -> None:
+    figures.add(CLOCK_OFFSET, (now - server.now) / 1000)
+    if server.memory:
+        figures.add(STORE_MEMORY, server.memory)
+    if server.memory_limit:
+        figures.add(STORE_MEMORY_LIMIT, server.memory_limit)
 
 
 def _add_source(figures: Figures, name: str, info: SourceInfo, oldest: float) -> None:

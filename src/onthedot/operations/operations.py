@@ -15,6 +15,7 @@ from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
 from onthedot.model.batch_names import batch_task
 from onthedot.model.failures import decode_moved_to, encode_reason
+from onthedot.model.figures import Figures
 from onthedot.model.flow_names import MEMBER_KEEP
 from onthedot.model.stored_keys import stored_text
 from onthedot.model.task import TaskInfo, possible_uuids
@@ -29,6 +30,7 @@ from onthedot.operations.change_feed import ChangeFeed
 from onthedot.operations.children import effects_of_cancel, parent_of
 from onthedot.operations.explain import Explanation, explain
 from onthedot.operations.failures import FailureGroup, group_failures
+from onthedot.operations.fleet_metrics import FleetMetrics
 from onthedot.operations.flow_list import FlowDetails, FlowInfo, flow_details, list_flows
 from onthedot.operations.flows import FlowOperations
 from onthedot.operations.health import server_info
@@ -346,6 +348,10 @@ class Operations(Recorded):
         the last hour; step: 60, 600 or 3600 seconds, by default the smallest one that covers the span.
         """
         return await read_series(self._store, self._clock, names, source, since, until, step)
+
+    async def metrics(self, max_sources: int) -> Figures:
+        """Return the figures of all workers together. max_sources: that are kept apart; the others are one."""
+        return await FleetMetrics(self._store, self._store, self._clock, max_sources).read()
 
     # -- workers and server
 

@@ -153,7 +153,7 @@ def _routes(context: WebContext, assets: Assets) -> Iterator[StarletteRoute]:
     for path, routes in by_path.items():
         yield StarletteRoute(path, PathEndpoint(context, routes))
     unknown = _UnknownPath(context)
-    for path in ("/api", "/api/{path:path}", "/metrics", "/metrics/{path:path}"):
+    for path in ("/api", "/api/{path:path}", "/metrics/{path:path}"):
         yield StarletteRoute(path, unknown)
     yield StarletteRoute("/static/{name:path}", StaticEndpoint(assets))
     yield StarletteRoute("/{path:path}", PageEndpoint(context, assets))

@@ -21,6 +21,7 @@ from onthedot.web.handlers import (
     events,
     failures,
     flows,
+    metrics,
     overview,
     schedules,
     series,
@@ -177,6 +178,10 @@ SESSION_ROUTES: tuple[Route, ...] = (
     ),
     Route(
         method="GET", path="/openapi.json", handler=show_openapi, access="viewer", summary="This description",
+    ),
+    Route(
+        method="GET", path="/metrics", prefix="", handler=metrics.show_metrics, access="viewer",
+        media_type="text/plain", summary="The metrics of all workers, for Prometheus",
     ),
     Route(
         method="GET", path="/healthz", prefix="", handler=session.is_alive, access="open", answer=Health,

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from onthedot.errors import DeclarationError
+from onthedot.observability.meter import MAX_NAMES
 
 Role: TypeAlias = Literal["viewer", "operator"]
 
@@ -83,6 +84,7 @@ class WebSettings:
     environment: a name that the page shows, such as ``production``
     access_log: log every request
     trace_url: an address with ``{trace_id}``, to which the page links traces
+    metrics_sources: sources that ``/metrics`` keeps apart
     """
 
     host: str = "127.0.0.1"
@@ -95,6 +97,7 @@ class WebSettings:
     environment: str = ""
     access_log: bool = False
     trace_url: str = ""
+    metrics_sources: int = MAX_NAMES
 
     def __post_init__(self) -> None:
         if self.public_url:

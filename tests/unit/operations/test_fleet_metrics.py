@@ -9,6 +9,7 @@ from onthedot.model.figures import Figures, Names
 from onthedot.model.source_figures import FLEET, FigureRecord, SourceFigures, encode_record
 from onthedot.observability.worker_metrics import METRICS
 from onthedot.operations.fleet_metrics import FLEET_METRICS, FleetMetrics
+from onthedot.schedules.stored_rule import StoredRule, encode_rule
 from onthedot.stores.contract import (
     ClaimRequest,
     Ended,
@@ -18,6 +19,7 @@ from onthedot.stores.contract import (
     NewTask,
     Policy,
     RelayRequest,
+    Schedule,
     SeriesEntry,
     SlotPool,
 )
@@ -74,6 +76,33 @@ async def test_sources_above_the_limit_are_one(store: MemoryStore, clock: Manual
     labels = {sample.labels for sample in figures.samples if sample.metric == "onthedot_tasks_running"}
     assert labels == {("s4",), ("s3",), (Names.OTHERS,)}
     assert value(figures, "onthedot_queue_depth", Names.OTHERS, "ready") == 3
+
+
+async def test_oldest_ready_task_of_every_source_behind_a_long_queue(store: MemoryStore, clock: ManualClock) -> None:
+    await store.add([NewTask(f"a{number}", "a", b"") for number in range(600)])
+    clock.advance(3_000)
+    await store.add([NewTask(f"{number}", f"s{number}", b"") for number in range(30)])
+    clock.advance(2_000)
+    figures = await read(store, clock)
+    assert value(figures, "onthedot_oldest_ready_seconds", "a") == 5
+    assert {value(figures, "onthedot_oldest_ready_seconds", f"s{number}") for number in range(30)} == {2}
+
+
+async def test_schedules_by_status(store: MemoryStore, clock: ManualClock) -> None:
+    now = int(clock.now())
+    rule = encode_rule(StoredRule("send", "{}", {"type": "interval", "interval": 60}))
+    await store.put_schedules(
+        [
+            Schedule("a", rule, "", now - 61_000),
+            Schedule("b", rule, "", now + 60_000),
+            Schedule("c", rule, "", now, paused=True),
+            Schedule("d", rule, "x", now),
+            Schedule("e", b"?", "", now),
+        ]
+    )
+    figures = await read(store, clock)
+    statuses = ("late", "active", "paused", "orphan", "invalid")
+    assert [value(figures, "onthedot_schedules", status) for status in statuses] == [1] * 5
 
 
 async def test_pending_parts_by_priority_while_a_batch_lives(store: MemoryStore, clock: ManualClock) -> None:
