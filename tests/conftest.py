@@ -111,6 +111,14 @@ kafka = _kafka.kafka  # its topics last for one test
 app_store = _app_store  # a fixture: the four stores, for a test of an app
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What programs keep between two runs is not kept for the user who runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def pooled(postgres: Service) -> Iterator[Pooled]:
     """The same server through PgBouncer, as a role with minimal rights."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI, Request, Response
 
 from onthedot import App
-from onthedot.integrations.fastapi import accepted, lifespan, sse, status
+from onthedot.integrations.fastapi import User, accepted, dashboard, lifespan, sse, status
 
 app = App("shop")
 
@@ -28,3 +28,13 @@ async def answers(uuid: str, request: Request) -> Response:
     sse(uuid, request)  # E an id
     sse(app.ahandle(uuid))  # E without the request
     return status(app, uuid)  # E not awaited
+
+
+def admin(request: Request) -> bool:
+    return True
+
+
+dashboard(app, admin)  # E by name only
+dashboard(app, user=admin)  # E no user
+dashboard(app, user=User("ana", "operator"))  # E no function
+User("ana", "admin")  # E no role

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, StreamingResponse
 
 from onthedot import App, StreamEntry
-from onthedot.integrations.fastapi import accepted, lifespan, sse, status
+from onthedot.integrations.fastapi import User, accepted, anyone, dashboard, lifespan, sse, status
 
 app = App("shop")
 
@@ -75,3 +75,17 @@ async def events(uuid: str, request: Request) -> Response:
     sse(app.batch_handle(uuid), request)
     sse(Numbers(), request)
     return sse(await words.enqueue("a"), request)
+
+
+def current_user(request: Request) -> User | None:
+    return User("ana", "operator")
+
+
+async def current_user_later(request: Request) -> User | None:
+    return None
+
+
+api.mount("/ops/a", dashboard(app))
+api.mount("/ops/b", dashboard(app, user=anyone))
+api.mount("/ops/c", dashboard(app, user=current_user, read_only=True))
+api.mount("/ops/d", dashboard(app, user=current_user_later, redact=lambda path, value: value))

@@ -107,7 +107,7 @@ def test_names_of_events_are_frozen() -> None:
 
 
 def test_names_of_the_fastapi_integration_are_frozen() -> None:
-    assert fastapi.__all__ == ["accepted", "lifespan", "refused", "sse", "status"]
+    assert fastapi.__all__ == ["User", "accepted", "anyone", "dashboard", "lifespan", "refused", "sse", "status"]
 
 
 def test_names_of_the_prometheus_integration_are_frozen() -> None:

@@ -1,4 +1,4 @@
-"""FastAPI and Starlette: the app in a web server, answers about tasks, and server-sent events.
+"""FastAPI and Starlette: the app in a web server, answers about tasks, server-sent events, and the page.
 
 Starlette is enough: ``pip install 'onthedot[fastapi]'``.
 """
@@ -23,10 +23,14 @@ try:
     from starlette.requests import Request
     from starlette.responses import JSONResponse, StreamingResponse
     from starlette.types import Receive, Scope, Send
+
+    from onthedot.integrations.dashboard import dashboard
+    from onthedot.web.auth import anyone
+    from onthedot.web.settings import User
 except ImportError as _error:
     raise ImportError("onthedot.integrations.fastapi needs starlette: pip install 'onthedot[fastapi]'") from _error
 
-__all__ = ["accepted", "lifespan", "refused", "sse", "status"]
+__all__ = ["User", "accepted", "anyone", "dashboard", "lifespan", "refused", "sse", "status"]
 
 StatelessLifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[None]]
 StatefulLifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any]]]

@@ -6,6 +6,7 @@ import logging
 import secrets
 from collections.abc import Callable, Iterator
 
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute, Router
@@ -95,7 +96,7 @@ class WebApplication:
             await response(scope, receive, noting_send)
 
     def _own_scope(self, scope: Scope) -> Scope:
-        """A proxy may pass the prefix on or strip it: both are known as the root path."""
+        """A proxy may pass the prefix on or strip it: both are known as the root path. Litestar adds a slash."""
         own = dict(scope)
         own["onthedot.settings"] = self._context.settings
         own["onthedot.request_id"] = secrets.token_hex(6)
@@ -104,6 +105,9 @@ class WebApplication:
             own["root_path"] = prefix
             if not (scope["path"] + "/").startswith(prefix + "/"):
                 own["path"] = prefix + scope["path"]
+        own["path"] = own["path"].rstrip("/")
+        if own["path"] == own.get("root_path", "").rstrip("/"):
+            own["path"] += "/"
         return own
 
     async def _handle(self, request: Request, scope: Scope, receive: Receive, send: Send) -> Response | None:
@@ -117,12 +121,22 @@ class WebApplication:
             return error_response(error, request_id)
         except OnTheDotError as error:
             return error_response(as_api_error(error), request_id)
+        except HTTPException as error:  # of the host program, whose function finds out who calls
+            return _refusal(error, request_id)
         except ClientDisconnect:
             return None
         except Exception:  # noqa: BLE001 - whatever it is, the client gets an answer, and the log has it
             _log.exception("[request] %s %s failed, request %s", request.method, scope["path"], request_id)
             return error_response(ApiError("internal", "an error of this server; its log has it"), request_id)
         return None
+
+
+def _refusal(error: HTTPException, request_id: str) -> Response:
+    """With the status of the host program, which may also send a browser to its own sign-in."""
+    code = "forbidden" if error.status_code == 403 else "unauthorized"
+    response = error_response(ApiError(code, error.detail, headers=error.headers), request_id)
+    response.status_code = error.status_code
+    return response
 
 
 async def _run_lifespan(receive: Receive, send: Send) -> None:

@@ -129,6 +129,14 @@ class StaticEndpoint:
         await response(scope, receive, send)
 
 
+def _not_open() -> Response:
+    text = (
+        "This program has not connected its app to the store. Give it <code>lifespan=lifespan(app)</code>, with "
+        "<code>from onthedot.integrations.fastapi import lifespan</code>, and start it again."
+    )
+    return HTMLResponse(_PLAIN.format(title="the app is not open", text=text), 503)
+
+
 class PageEndpoint:
     """Every other path: the page, which reads the path by itself; `/?token=…` signs in."""
 
@@ -151,10 +159,12 @@ class PageEndpoint:
             return self._sign_in(request, token)
         base = base_path(request)
         if path == "/login":
-            return self._assets.html(base)
+            return self._assets.html(base) if self._context.is_open else _not_open()
         identity = await self._context.authenticator.identify(request)
         if identity is None:
             return self._sign_in_page(request)
+        if not self._context.is_open:
+            return _not_open()
         response = self._assets.html(base, 200 if _PAGES.fullmatch(path) else 404)
         if identity.renewed:
             set_cookie(request, response, identity.renewed)

@@ -6,13 +6,13 @@ import hmac
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from onthedot.clock.protocol import Clock
-from onthedot.web.settings import Credential, User, WebSettings
+from onthedot.web.settings import Credential, Role, User, WebSettings
 
 COOKIE_AGE = 12 * 3600  # seconds
 _RENEW_AFTER = 3600  # seconds of use
@@ -97,7 +97,7 @@ class TokenAuthenticator:
 
 
 class FunctionAuthenticator:
-    """The users of the host program: ``fn(request)`` returns a User, or None."""
+    """The users of the host program: ``fn(request)`` returns a User, or None. It is called for every request."""
 
     has_sign_in = False
 
@@ -108,14 +108,24 @@ class FunctionAuthenticator:
         found = self._function(request)
         if inspect.isawaitable(found):
             found = await found
-        return None if found is None else Identity(User(*found), "host")
+        if found is None:
+            return None
+        if not isinstance(found, User) or found.role not in get_args(Role):
+            raise TypeError(
+                f"user= of dashboard() returned {found!r}; it returns User(name, 'viewer' or 'operator') or None"
+            )
+        return Identity(found, "host")
 
     def sign_in(self, token: str) -> User | None:  # noqa: ARG002 - tokens are not known here
         return None
 
 
 def anyone(request: Request) -> User:  # noqa: ARG001 - the signature of a user function
-    """Opens the page to everybody who reaches it, as viewers: ``dashboard(app, user=anyone)``."""
+    """Opens the page to everybody who reaches it, as viewers: ``dashboard(app, user=anyone)``.
+
+    Args:
+        request: Not looked at.
+    """
     return User("anyone", "viewer")
 
 

@@ -94,6 +94,11 @@ class WebContext:
         return self.clock.now() / 1000
 
     @property
+    def is_open(self) -> bool:
+        """Whether the app that is shown is connected to its store in this event loop."""
+        return self._operations() is not None
+
+    @property
     def operations(self) -> Operations:
         found = self._operations()
         if found is None:
