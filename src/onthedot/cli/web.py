@@ -13,6 +13,7 @@ import click
 
 from onthedot.api.app import App
 from onthedot.cli.options import GlobalOptions, store_command
+from onthedot.cli.outbox import event_settings
 from onthedot.cli.target import check_exists, target
 from onthedot.errors import DeclarationError
 from onthedot.observability.log_format import print_line
@@ -47,6 +48,7 @@ class WebOptions:
     access_log: bool
     trace_url: str
     metrics_sources: int
+    bus: str | None
 
 
 @store_command()
@@ -60,6 +62,8 @@ class WebOptions:
 @click.option("--read-only", is_flag=True, help="Nobody changes anything: all users are viewers.")
 @click.option("--env", metavar="NAME", default="", help="A name that the page shows, such as production.")
 @click.option("--access-log", is_flag=True, help="Log every request.")
+@click.option("--bus", metavar="URL", envvar="ONTHEDOT_BUS",
+              help="Where dead letters are: kafka://…, or store. [ONTHEDOT_BUS, the store]")  # fmt: skip
 @click.option("--trace-url", metavar="URL", default="", help="Where traces are: https://…/{trace_id}.")
 @click.option("--metrics-sources", type=click.IntRange(1), metavar="N", default=100, show_default=True,
               help="Sources that /metrics keeps apart; the others are source=\"…\".")  # fmt: skip
@@ -105,7 +109,7 @@ async def _serve(options: GlobalOptions, url: str, name: str, given: WebOptions)
         metrics_sources=given.metrics_sources,
     )
     settings.check_bind()
-    app = _app(options, url, name)
+    app = _app(options, url, name, given.bus)
     stop = asyncio.Event()
     with (
         listen(host, port) as listener,
@@ -119,12 +123,13 @@ async def _serve(options: GlobalOptions, url: str, name: str, given: WebOptions)
     print_line("stopped")
 
 
-def _app(options: GlobalOptions, url: str, name: str) -> App[Any]:
+def _app(options: GlobalOptions, url: str, name: str, bus: str | None) -> App[Any]:
     """The app behind -A, or one without code."""
+    events = event_settings(options, bus=bus)
     if options.module is None:
-        return App(name, store=url)
+        return App(name, store=url, events=events)
     app = load_app_and_included(options.module)
-    app.runtime.use(replace(app.runtime.config, url=url))
+    app.runtime.use(replace(app.runtime.config, url=url, events=events))
     return app
 
 

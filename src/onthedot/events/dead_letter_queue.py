@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from onthedot.events.bus import Bus, BusRecord
@@ -24,6 +24,11 @@ class FoundLetter:
     record: BusRecord
     letter: DeadLetter
     topic: str  # that its event came from
+
+    @property
+    def id(self) -> str:
+        """Of the dead letter: its place on the bus. A replay that fails again is another one, of the same event."""
+        return f"{self.record.topic}:{self.record.partition}:{self.record.offset}"
 
     @property
     def at(self) -> int | None:
@@ -105,6 +110,11 @@ class DeadLetterQueue:
         letters = _newest(letters, limit)
         return NewestLetters(letters, count - len(letters))
 
+    async def named(self, ids: Collection[str]) -> list[FoundLetter]:
+        """Those with these ids: see `FoundLetter.id`."""
+        wanted = set(ids)
+        return [found async for found in self.find(LetterFilter()) if found.id in wanted]
+
     async def count(self, wanted: LetterFilter) -> int:
         """How many dead letters there are."""
         found = 0
@@ -132,6 +142,14 @@ class DeadLetterQueue:
                 if per_second is not None:
                     await asyncio.sleep(size / per_second)
         await self._publish(batch, result)
+        return result
+
+    async def publish(self, letters: Sequence[FoundLetter], *, again: bool = False) -> ReplayResult:
+        """Publishes the original events of these; see `replay`. It needs no bus: the relay sends them."""
+        result = ReplayResult()
+        for start in range(0, len(letters), _BATCH):
+            page = letters[start : start + _BATCH]
+            await self._publish([(each.letter.event_id, self._replayed(each, again=again)) for each in page], result)
         return result
 
     def _replayed(self, found: FoundLetter, *, again: bool) -> NewEvent:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
@@ -16,6 +16,7 @@ from onthedot.operations.task_queries import TaskFilter, TaskQueries
 
 _log = logging.getLogger("onthedot.operations")
 BulkVerb = Literal["cancel", "retry"]
+_Step: TypeAlias = Callable[[Sequence[str]], Awaitable[int]]
 MAX_TASKS = 100_000
 DEFAULT_RATE = 500.0  # tasks per second
 _STEP = 0.25  # seconds between two steps, unless the rate needs longer ones
@@ -58,19 +59,38 @@ class BulkActions:
         self, actor: Actor, verb: BulkVerb, uuids: Sequence[str], filter_text: str, rate: float, reason: str
     ) -> AuditRecord:
         """Begin, and return at once. If this process dies, the rest is unchanged, and the same action continues it."""
+
+        async def step(part: Sequence[str]) -> int:
+            if verb == "cancel":
+                return await self._cancel(part, reason or f"by {actor.user}")
+            return await self._retry(part)
+
+        return await self.start_steps(actor, f"{verb} tasks", uuids, filter_text, rate, reason, step)
+
+    async def start_steps(
+        self,
+        actor: Actor,
+        action: str,
+        ids: Sequence[str],
+        filter_text: str,
+        rate: float,
+        reason: str,
+        step: _Step,
+    ) -> AuditRecord:
+        """As `start`, for anything that has ids. step: changes a part of it, and returns how many have changed."""
         entry = AuditEntry(
             user=actor.user,
             role=actor.role,
             via=actor.via,
-            action=f"{verb} tasks",
+            action=action,
             filter=filter_text,
             reason=reason,
             state="running",
-            found=len(uuids),
+            found=len(ids),
             rate=rate,
         )
         entry_id = await self._audit.begin(entry)
-        task = asyncio.create_task(self._run(entry_id, verb, list(uuids), rate, reason or f"by {actor.user}"))
+        task = asyncio.create_task(self._run(entry_id, list(ids), rate, step))
         self._running[task] = entry_id
         task.add_done_callback(self._running.pop)
         record = await self._audit.get(entry_id)
@@ -108,9 +128,9 @@ class BulkActions:
         except TimeoutError:
             _log.warning("[bulk] action %s is stopped, and its audit entry is not completed: no answer", entry_id)
 
-    async def _run(self, entry_id: str, verb: BulkVerb, uuids: list[str], rate: float, reason: str) -> None:
+    async def _run(self, entry_id: str, ids: list[str], rate: float, step: _Step) -> None:
         try:
-            await self._run_steps(entry_id, verb, uuids, rate, reason)
+            await self._run_steps(entry_id, ids, rate, step)
         except OnTheDotError as error:
             _log.warning("[bulk] action %s stopped: %s", entry_id, error)
             await self._audit.complete(entry_id, state="failed", error=str(error))
@@ -119,16 +139,16 @@ class BulkActions:
             text = f"{type(error).__name__}: an error of the server; its log has it"
             await self._audit.complete(entry_id, state="failed", error=text)
 
-    async def _run_steps(self, entry_id: str, verb: BulkVerb, uuids: list[str], rate: float, reason: str) -> None:
+    async def _run_steps(self, entry_id: str, ids: list[str], rate: float, step: _Step) -> None:
         began = asyncio.get_running_loop().time()
         size = max(1, min(_MAX_STEP, int(rate * _STEP)))
         done = 0
-        while done < len(uuids) and await self._may_go_on(entry_id, began + done / rate):
-            part = uuids[done : done + size]
-            changed = await (self._cancel(part, reason) if verb == "cancel" else self._retry(part))
+        while done < len(ids) and await self._may_go_on(entry_id, began + done / rate):
+            part = ids[done : done + size]
+            changed = await step(part)
             done += len(part)
             await self._note(entry_id, done, changed)
-        end = "done" if done == len(uuids) else "stopped"
+        end = "done" if done == len(ids) else "stopped"
         await self._audit.update(entry_id, lambda entry: replace(entry, state=end))
 
     async def _may_go_on(self, entry_id: str, due: float) -> bool:

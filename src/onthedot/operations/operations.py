@@ -22,6 +22,7 @@ from onthedot.model.task import TaskInfo, possible_uuids
 from onthedot.model.task_info import decode_body, public_state
 from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.events import Observer
+from onthedot.operations.agents import AgentInfo, agent_infos
 from onthedot.operations.attention import AttentionItem, attention_items
 from onthedot.operations.audit import Actor, AuditOperations, ChangeNote, Recorded, Recorder, names
 from onthedot.operations.batches import BatchDetails, BatchOperations
@@ -292,6 +293,12 @@ class Operations(Recorded):
         schedules = await self.schedules.list()
         outbox = await self.outbox.find_status()
         return await attention_items(self._store, self._clock.now(), await self.sources(), schedules, outbox)
+
+    async def agents(self) -> list[AgentInfo]:
+        """Return the agents that have tasks, a group or a worker, with what they did in the last hour."""
+        status = await self.outbox.find_status()
+        groups = () if status is None else status.groups
+        return await agent_infos(await self.sources(), await self.live_workers(), groups, self.series)
 
     async def pause(self, source: str, key: str | None = None, reason: str = "") -> bool:
         """Start no more tasks of a source, or of one key of it; running ones go on. Return if it was paused before."""

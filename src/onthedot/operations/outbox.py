@@ -17,7 +17,16 @@ from onthedot.operations.audit import Recorded, names
 from onthedot.operations.sources import Pause
 from onthedot.operations.workers import ComponentInfo, live_components
 from onthedot.stores.capabilities import Outbox, capability, find_capability
-from onthedot.stores.contract import RELAYS, HandleStatus, Limit, OutboxEvent, OutboxState, Store
+from onthedot.stores.contract import (
+    RELAYS,
+    Arrival,
+    HandleRecord,
+    HandleStatus,
+    Limit,
+    OutboxEvent,
+    OutboxState,
+    Store,
+)
 
 MAX_LISTED = 1000
 _ALL_TOPICS = "all topics"
@@ -103,6 +112,19 @@ class EventInfo:
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class HandleInfo:
+    """A resume handle, and the events that have come for its correlation id. received: how many of these it counts."""
+
+    handle: HandleRecord
+    arrivals: tuple[Arrival, ...]
+
+    @property
+    def received(self) -> int:
+        types = [each.type for each in self.arrivals]
+        return sum(min(number, sum(types.count(name) for name in set(names))) for names, number in self.handle.expected)
+
+
 class OutboxOperations(Recorded):
     """Reads and changes the outbox of an app. A store without one is refused, except by `find_status`."""
 
@@ -168,7 +190,19 @@ class OutboxOperations(Recorded):
         given = {"status": status, "topic": topic, "key": key, "correlation": correlation_id}
         where = {name: value for name, value in given.items() if value is not None}
         found = await self._outbox("the outbox").find_events(where, after, min(limit, MAX_LISTED))
-        return [_event_info(stored) for stored in found]
+        return [event_info(stored) for stored in found]
+
+    async def stored(self, event_id: str) -> OutboxEvent | None:
+        """Return an event with its payload; None: there is none with this id."""
+        found = await self._outbox("the outbox").find_events({"id": event_id}, 0, 1)
+        return found[0] if found else None
+
+    async def find_handles(self, correlation_id: str) -> list[HandleInfo]:
+        """Return the resume handles of a correlation id, oldest first."""
+        outbox = self._outbox("resume handles")
+        handles = await outbox.handles([correlation_id])
+        arrivals = tuple(await outbox.arrivals(correlation_id)) if handles else ()
+        return [HandleInfo(handle, arrivals) for handle in handles]
 
     async def complete_ids(self, parts: Sequence[str]) -> list[str]:
         """Return the ids of failed events that are, begin or end with these texts; others as they are."""
@@ -246,7 +280,8 @@ def _pause(limit: Limit) -> Pause:
     return Pause(None, limit.reason, from_optional_ms(limit.paused_since))
 
 
-def _event_info(stored: OutboxEvent) -> EventInfo:
+def event_info(stored: OutboxEvent) -> EventInfo:
+    """The event without its payload."""
     event = stored.event
     return EventInfo(
         event.id,

@@ -8,7 +8,7 @@ import importlib
 import threading
 import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from onthedot.engine.worker import Worker
 from onthedot.errors import SchedulerStateError, StoreRefused
 from onthedot.events.callbacks import EventSignals
 from onthedot.events.components import NO_COMPONENTS, Components
+from onthedot.events.dead_letter_queue import DeadLetterQueue
 from onthedot.events.event import Event
 from onthedot.events.event_encoder import EventEncoder
 from onthedot.executors.contract import Executor
@@ -42,6 +43,7 @@ from onthedot.runtime.agents import RuntimeAgents
 from onthedot.runtime.background import BackgroundWorker
 from onthedot.runtime.components import new_components, run_callback_service
 from onthedot.runtime.config import RuntimeConfig
+from onthedot.runtime.dead_letters import open_dead_letters
 from onthedot.runtime.executors import open_executors
 from onthedot.runtime.host import WorkerHost
 from onthedot.runtime.settings import store_url
@@ -157,6 +159,10 @@ class Runtime:
     def find_outbox(self) -> Outbox | None:
         """The outbox of events; None: the store has none."""
         return find_capability(self.outbox_store, Outbox)
+
+    def dead_letters(self) -> AbstractAsyncContextManager[DeadLetterQueue]:
+        """Open the dead letters on the bus of this app, whose store is open on this loop."""
+        return open_dead_letters(self.store, self.name, self.config.events)
 
     def _connect(self) -> Store:
         url = self.url

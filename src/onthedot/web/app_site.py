@@ -48,6 +48,7 @@ def app_site(
         clock=clock,
         redaction=redaction,
         add_task=add_task,
+        dead_letters=app.runtime.dead_letters,
     )
 
 

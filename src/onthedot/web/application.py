@@ -19,7 +19,7 @@ from onthedot.model.redaction import Redaction
 from onthedot.operations import Operations
 from onthedot.web.assets import Assets, PageEndpoint, StaticEndpoint
 from onthedot.web.auth import Authenticator, TokenAuthenticator
-from onthedot.web.context import AddTask, AppFacts, WebContext
+from onthedot.web.context import AddTask, AppFacts, OpenDeadLetters, WebContext
 from onthedot.web.endpoints import PathEndpoint, Route, require_identity
 from onthedot.web.errors import ApiError, as_api_error, error_response
 from onthedot.web.routes import ROUTES
@@ -39,6 +39,7 @@ def web_app(
     clock: Clock | None = None,
     redaction: Redaction | None = None,
     add_task: AddTask | None = None,
+    dead_letters: OpenDeadLetters | None = None,
     assets: Assets | None = None,
 ) -> ASGIApp:
     """Return the HTTP API and the page as an ASGI app.
@@ -49,6 +50,7 @@ def web_app(
     authenticator: finds out who calls; by default the tokens of the settings
     redaction: the rules that hide secrets
     add_task: adds a task; None: this server adds none
+    dead_letters: opens the dead letters on the bus of the app; None: this server reads no bus
     """
     clock = clock or SystemClock()
 
@@ -57,7 +59,8 @@ def web_app(
 
     if authenticator is None:
         authenticator = TokenAuthenticator(settings.credentials, clock)
-    context = WebContext(current, settings, authenticator, clock, app or AppFacts(""), redaction, add_task)
+    facts = app or AppFacts("")
+    context = WebContext(current, settings, authenticator, clock, facts, redaction, add_task, dead_letters)
     return WebApplication(context, assets or Assets())
 
 

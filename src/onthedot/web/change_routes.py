@@ -16,7 +16,16 @@ from onthedot.web.bodies import (
 )
 from onthedot.web.endpoints import NoBody, Route
 from onthedot.web.feature_schemas import BulkActionDetail, BulkPreview, SignalSent
-from onthedot.web.handlers import bulk_actions, events, flows, schedule_changes, signals, source_changes, task_changes
+from onthedot.web.handlers import (
+    bulk_actions,
+    dead_letters,
+    events,
+    flows,
+    schedule_changes,
+    signals,
+    source_changes,
+    task_changes,
+)
 from onthedot.web.schemas import AddedTask, Changed, LimitRow, ScheduleRow, SourceRow
 
 _MAX_TASK = 1_310_720  # bytes of POST /tasks: 1.25 MiB
@@ -137,5 +146,10 @@ CHANGE_ROUTES: tuple[Route, ...] = (
     Route(
         method="POST", path="/outbox/resume", handler=events.resume_outbox, access="operator", body=TopicResumeBody,
         answer=Changed, summary="Send the events of a topic again", errors=("not_available",),
+    ),
+    Route(
+        method="POST", path="/dlt/replay", handler=dead_letters.replay_dead_letters, access="operator",
+        body=dead_letters.ReplayBody, answer=BulkActionDetail, status=202, errors=("not_available", "bus_unavailable"),
+        summary="Publish the events of dead letters again, for the agents that failed",
     ),
 )  # fmt: skip

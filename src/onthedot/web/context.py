@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from onthedot.clock.protocol import Clock
+from onthedot.events.dead_letter_queue import DeadLetterQueue
 from onthedot.model.redaction import Redaction, default_redaction
 from onthedot.operations import Operations
 from onthedot.operations.live_view import LiveSnapshot, LiveView
@@ -38,6 +40,10 @@ class AddTask(Protocol):
     """Adds a task; uuid: its id, or None."""
 
     async def __call__(self, task: NewTaskBody, uuid: str | None, /) -> AddedTask: ...
+
+
+OpenDeadLetters: TypeAlias = Callable[[], AbstractAsyncContextManager[DeadLetterQueue]]
+"""Opens the dead letters on the bus of the app."""
 
 
 class SharedReads:
@@ -75,6 +81,7 @@ class WebContext:
         app: AppFacts,
         redaction: Redaction | None = None,
         add_task: AddTask | None = None,
+        dead_letters: OpenDeadLetters | None = None,
     ) -> None:
         self._operations = operations
         self.settings = settings
@@ -83,6 +90,7 @@ class WebContext:
         self.app = app
         self.redaction: Redaction = redaction or default_redaction()
         self.add_task = add_task
+        self.dead_letters = dead_letters
         self.key: bytes = getattr(authenticator, "key", b"") or secrets.token_bytes(32)  # of preview tokens
         self.streams: OpenStreams = OpenStreams()
         self.shared: SharedReads = SharedReads()

@@ -43,6 +43,7 @@ STATUSES: Mapping[str, int] = {
     "store_unavailable": 503,
     "store_busy": 503,
     "store_refused": 503,
+    "bus_unavailable": 503,
     "frozen": 503,
     "too_many_streams": 503,
     "not_open": 503,

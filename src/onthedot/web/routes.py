@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onthedot.web.change_routes import CHANGE_ROUTES
 from onthedot.web.endpoints import NoBody, Route
+from onthedot.web.event_schemas import AgentRow, DeadLetterDetail, DeadLetterList, EventDetail, HandleRow
 from onthedot.web.feature_schemas import (
     AuditList,
     BatchDetail,
@@ -17,7 +18,9 @@ from onthedot.web.feature_schemas import (
 )
 from onthedot.web.filters import TaskQuery
 from onthedot.web.handlers import (
+    agents,
     audit,
+    dead_letters,
     events,
     failures,
     flows,
@@ -151,6 +154,28 @@ READ_ROUTES: tuple[Route, ...] = (
     Route(
         method="GET", path="/outbox/events", handler=events.list_events, access="viewer", answer=EventList,
         query=events.EventQuery, summary="Events of the outbox", errors=("not_available",),
+    ),
+    Route(
+        method="GET", path="/outbox/events/{id}", handler=events.show_event, access="viewer", answer=EventDetail,
+        summary="An event of the outbox with its payload", errors=("not_available", "not_found"),
+    ),
+    Route(
+        method="GET", path="/dlt", handler=dead_letters.list_dead_letters, access="viewer", answer=DeadLetterList,
+        query=dead_letters.DeadLetterQuery, summary="Dead letters, newest first",
+        errors=("not_available", "bus_unavailable"),
+    ),
+    Route(
+        method="GET", path="/dlt/{id}", handler=dead_letters.show_dead_letter, access="viewer",
+        answer=DeadLetterDetail, summary="A dead letter with its payload",
+        errors=("not_available", "not_found", "bus_unavailable"),
+    ),
+    Route(
+        method="GET", path="/agents", handler=agents.list_agents, access="viewer", answer=Rows[AgentRow],
+        summary="All agents", errors=("not_available",),
+    ),
+    Route(
+        method="GET", path="/resume-handles", handler=agents.list_handles, access="viewer", answer=Rows[HandleRow],
+        query=agents.HandleQuery, summary="The resume handles of a correlation id", errors=("not_available",),
     ),
     Route(
         method="GET", path="/series", handler=series.show_series, access="viewer", answer=SeriesDetail,

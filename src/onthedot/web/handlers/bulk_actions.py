@@ -121,7 +121,7 @@ async def _start(call: WebCall[Query, BulkBody], action: BulkVerb) -> Answer:
             raise ApiError("conflict", f"{len(uuids):,} tasks match by now; ask for a new preview")
         text = filter_text(previewed.filter)
     record = await call.operations.bulk_actions.start(call.actor, action, uuids, text, body.rate, body.reason)
-    return Answer(_detail(record), 202)
+    return Answer(action_detail(record), 202)
 
 
 async def show_bulk_action(call: WebCall[Query, None]) -> BulkActionDetail:
@@ -135,10 +135,11 @@ async def stop_bulk_action(call: WebCall[Query, NoBody]) -> BulkActionDetail:
 def _found(call: WebCall[Query, object], record: AuditRecord | None) -> BulkActionDetail:
     if record is None:
         raise ApiError("not_found", f"no bulk action {call.path['id']!r}")
-    return _detail(record)
+    return action_detail(record)
 
 
-def _detail(record: AuditRecord) -> BulkActionDetail:
+def action_detail(record: AuditRecord) -> BulkActionDetail:
+    """The progress of a bulk action."""
     entry = record.entry
     return BulkActionDetail(
         id=record.id,

@@ -6,17 +6,20 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from onthedot.operations.outbox import EventInfo, OutboxStatus
+from onthedot.events.header_json import read_headers
+from onthedot.operations.outbox import EventInfo, OutboxStatus, event_info
 from onthedot.web.bodies import GivenReason, ReasonBody, TopicPauseBody, TopicResumeBody
 from onthedot.web.endpoints import Query, WebCall
 from onthedot.web.errors import ApiError
+from onthedot.web.event_schemas import EventDetail
 from onthedot.web.feature_schemas import EventList, EventRow, GroupRow, OutboxDetail, RelayRow, TopicRow
+from onthedot.web.payloads import payload_text
 from onthedot.web.rows import pause_row, utc
 from onthedot.web.schemas import Changed
 
 
 class EventQuery(Query, frozen=True, kw_only=True):
-    """Events in the order of publishing."""
+    """Events in the order of publishing. correlation: their correlation id."""
 
     status: Literal["", "pending", "sent", "failed", "discarded"] = ""
     topic: str = ""
@@ -78,7 +81,18 @@ async def list_events(call: WebCall[EventQuery, None]) -> EventList:
     return EventList([_event_row(each, call) for each in found], cursor)
 
 
-def _event_row(info: EventInfo, call: WebCall[EventQuery, None]) -> EventRow:
+async def show_event(call: WebCall[Query, None]) -> EventDetail:
+    await outbox_status(call)
+    found = await call.operations.outbox.stored(call.path["id"])
+    if found is None:
+        raise ApiError("not_found", f"there is no event {call.path['id']!r}")
+    event = found.event
+    value = event.raw if event.raw is not None else event.payload or b"null"
+    payload = payload_text(value, read_headers(event.headers).headers, call.context.redaction)
+    return EventDetail(_event_row(event_info(found), call), payload)
+
+
+def _event_row(info: EventInfo, call: WebCall[Query, object]) -> EventRow:
     return EventRow(
         id=info.id,
         number=info.number,
