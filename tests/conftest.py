@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 settings.register_profile("calm", deadline=None)  # a slow run on a busy machine is not a failure
 settings.load_profile("calm")
 
-collect_ignore_glob = ["typing/use_*.py", "support/programs/*.py"]  # programs
+collect_ignore_glob = [
+    "typing/use_*.py",
+    "support/programs/*.py",
+    "support/django_site/*/*.py",
+    "support/django_site/site_settings.py",
+]  # programs
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

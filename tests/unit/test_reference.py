@@ -23,7 +23,7 @@ from onthedot.api.schedules import PlanRange, ScheduleOptions, Schedules, SyncSc
 from onthedot.api.stream_functions import StreamEnqueuer
 from onthedot.batches.requests import BatchArguments
 from onthedot.codec.body import Caps
-from onthedot.integrations import fastapi, prefect, prometheus
+from onthedot.integrations import django, fastapi, prefect, prometheus
 from onthedot.model.context import SyncTaskContext
 from onthedot.model.options import AddOptions
 from onthedot.operations.explain import Explanation
@@ -41,6 +41,7 @@ PUBLIC = {name: getattr(onthedot, name) for name in onthedot.__all__}
 PUBLIC |= {f"events.{name}": getattr(events, name) for name in events.__all__}
 PUBLIC |= {f"mq.{name}": getattr(mq, name) for name in mq.__all__}
 PUBLIC |= {f"testing.{name}": getattr(testing, name) for name in testing.__all__}
+PUBLIC |= {f"integrations.django.{name}": getattr(django, name) for name in django.__all__}
 PUBLIC |= {f"integrations.fastapi.{name}": getattr(fastapi, name) for name in fastapi.__all__}
 PUBLIC |= {f"integrations.prefect.{name}": getattr(prefect, name) for name in prefect.__all__}
 PUBLIC |= {f"integrations.prometheus.{name}": getattr(prometheus, name) for name in prometheus.__all__}

@@ -8,7 +8,7 @@ import pytest
 
 import onthedot
 from onthedot import errors, events, mq
-from onthedot.integrations import fastapi, prefect, prometheus
+from onthedot.integrations import django, fastapi, prefect, prometheus
 
 NAMES = """
     App TaskOptions TaskFunction TaskHandle AsyncTaskHandle TaskContext current_task as_completed
@@ -104,6 +104,10 @@ def test_names_of_events_are_frozen() -> None:
         "classify", "event_id",
     ]  # fmt: skip
     assert sorted(events.__all__) == names
+
+
+def test_names_of_the_django_integration_are_frozen() -> None:
+    assert django.__all__ == ["Backend", "get_app"]
 
 
 def test_names_of_the_fastapi_integration_are_frozen() -> None:

@@ -1,0 +1,1 @@
+"""Commands of manage.py: Django finds them by the names of their modules."""

@@ -1,0 +1,79 @@
+"""``manage.py onthedot worker|dev|web|…``: the command line of onthedot, with the app of TASKS."""
+# Django has no types.
+# pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUntypedBaseClass=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeArgument=false
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from django.core.management.base import BaseCommand, CommandParser, SystemCheckError, handle_default_options
+
+from onthedot.cli import main
+from onthedot.cli.options import GlobalOptions
+
+_APP = "onthedot.integrations.django.worker_app"
+_RUNS_TASKS = ("worker", "dev")
+_Command: Any = BaseCommand
+
+
+class Words(NamedTuple):
+    """The words after ``manage.py onthedot``, without Django's own options."""
+
+    words: list[str]
+    alias: str
+
+
+class Command(_Command):  # type: ignore[misc]
+    """Passes its words to the command line of onthedot."""
+
+    help = "The command line of onthedot: worker, dev, web, task list, … (--help shows all)."
+    requires_system_checks: Sequence[str] = ()
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """Called by Django.
+
+        argv: such as ``["manage.py", "onthedot", "worker", "--processes", "2"]``
+        """
+        given = _words(argv[2:])
+        if given.words[:1] and given.words[0] in _RUNS_TASKS:
+            self._check()
+        _share_path()
+        main(given.words, prog_name=_name(argv[0]), obj=GlobalOptions(module=f"{_APP}:{given.alias}"))
+
+    def print_help(self, prog_name: str, subcommand: str) -> None:  # noqa: ARG002 - Django's signature
+        """For ``manage.py help onthedot``."""
+        main(["--help"], prog_name=_name(prog_name), obj=GlobalOptions())
+
+    def _check(self) -> None:
+        try:
+            self.check()
+        except SystemCheckError as error:
+            self.stderr.write(str(error))
+            sys.exit(1)
+
+
+def _words(words: list[str]) -> Words:
+    parser = CommandParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--settings")
+    parser.add_argument("--pythonpath")
+    parser.add_argument("--alias", default="default")
+    known, others = parser.parse_known_args(words)
+    handle_default_options(known)
+    return Words(others, known.alias)
+
+
+def _name(program: str) -> str:
+    return f"{Path(program).name} onthedot"
+
+
+def _share_path() -> None:
+    """Worker processes find the settings where this process does: in the folder of manage.py."""
+    installed = (sys.prefix, sys.base_prefix)
+    own = [str(Path(each or ".").absolute()) for each in sys.path]
+    paths = [each for each in own if not each.startswith(installed)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))

@@ -1,0 +1,1 @@
+"""Parts of a Django project that tests copy into a folder, together with `examples/django_shop`."""

@@ -1,0 +1,1 @@
+"""An app of Django: tasks, and what Django documents about the API of a backend."""
