@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from msgspec import Struct
 from onthedot.model.batch_names import batch_task
 from onthedot.model.flow_names import MemberUuids
 from onthedot.operations.children import awaited_child
+from onthedot.operations.task_queries import find_pages
 from onthedot.stores.contract import BATCH, Record, Store
 
 _AT_ONCE = 200  # tasks of small flows that are cancelled together
@@ -47,83 +48,100 @@ def flow_size(last: Record) -> FlowSize:
 
 @dataclass
 class FlowCancel:
-    """The passes of one cancel. A pass looks at flows of which something lived in the pass before, and at new ones.
+    """The passes of one cancel. A task that has ended is read once; the next passes read what is asked to end.
 
-    members: all tasks of a flow; it is slow in stores without an index
+    cancel: gets living tasks as they were read, ≤ BATCH, and returns the uuids of those that it has ended
     """
 
     store: Store
-    cancel: Callable[[Collection[str], str], Awaitable[int]]
-    members: Callable[[str], AsyncIterator[Record]]
+    cancel: Callable[[Sequence[Record], str], Awaitable[Collection[str]]]
     reason: str
-    found_new: bool = False  # the last pass has found tasks that no pass before had cancelled
-    _requested: set[str] = field(default_factory=set[str])
-    _known: set[str] = field(default_factory=set[str])
-    _open: dict[str, Record] = field(default_factory=dict[str, Record])
+    _seqs: dict[str, int] = field(default_factory=dict[str, int])  # of all tasks that are known, by uuid
+    _requested: dict[str, None] = field(default_factory=dict[str, None])  # tasks that run, and are asked to cancel
+    _unread: list[str] = field(default_factory=list[str])
+    _to_search: dict[str, None] = field(default_factory=dict[str, None])  # flows to which their tasks may have added
+    _found: list[Record] = field(default_factory=list[Record])  # living tasks that are not cancelled yet
 
-    def begin(self, last: Record) -> None:
-        self._known.add(last.uuid)
-        self._open[last.uuid] = last
+    def begin(self, uuid: str) -> None:
+        """uuid: of the last task of the flow."""
+        self._unread.append(uuid)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that is known has ended."""
+        return not self._requested
 
     async def next_pass(self) -> int:
-        """Cancel what lives now, page by page, so that members add no more tasks. Return how many that were."""
-        self.found_new = False
-        alive: set[str] = set()
-        new: list[str] = []
-        queue = list(self._open.values())
-        while queue:
-            last = queue.pop()
-            before = len(alive)
-            async for records in self._pages(last):
-                living = [record.uuid for record in records if record.history.ended is None]
-                new += [uuid for uuid in living if uuid not in self._requested]
-                self._requested.update(new)
-                alive.update(living)
-                if len(new) >= _AT_ONCE:
-                    await self._cancel(new)
-                    new = []
-                found = [record for record in records if flow_size(record).members]
-                for record in [*found, *await self._children(records)]:
-                    if record.uuid not in self._known:
-                        self.begin(record)
-                        queue.append(record)
-            if len(alive) == before:
-                self._open.pop(last.uuid, None)
-        await self._cancel(new)
-        return len(alive)
+        """Cancel what lives, page by page, so that it adds no more tasks. Return how many of them were not known."""
+        found = await self._read(list(self._requested))
+        while self._unread or self._to_search:
+            unread = self._unread
+            self._unread = []
+            found += await self._read(unread)
+            flows = list(self._to_search)
+            self._to_search.clear()
+            for flow in flows:
+                found += await self._search(flow)
+        await self._cancel()
+        return found
 
-    async def _children(self, records: Sequence[Record]) -> list[Record]:
-        """The last tasks of the flows that these tasks run as children. Cancelled here, no worker is needed for it."""
-        flows = [flow for record in records if (flow := awaited_child(record)) is not None]
-        if not flows:
-            return []
-        return [record for record in await self.store.get(flows) if record is not None]
-
-    async def _cancel(self, uuids: Sequence[str]) -> None:
-        self.found_new = self.found_new or bool(uuids)
+    async def _read(self, uuids: Sequence[str]) -> int:
+        found = 0
         for start in range(0, len(uuids), BATCH):
-            await self.cancel(uuids[start : start + BATCH], self.reason)
+            page = uuids[start : start + BATCH]
+            records = {record.uuid: record for record in await self.store.get(page) if record is not None}
+            for uuid in page:
+                if uuid not in records:
+                    self._requested.pop(uuid, None)
+            found += await self._look_at(list(records.values()))
+        return found
 
-    async def _pages(self, last: Record) -> AsyncIterator[Sequence[Record]]:
-        """Members by their uuids; then what they have added, which only a search finds.
+    async def _search(self, flow: str) -> int:
+        """Look at what was added to a flow after its last task, or by a task that runs children: newest first."""
+        found = 0
+        async for records in find_pages(self.store, {"flow": flow}, BATCH):
+            added = [record for record in records if record.seq > self._seqs[flow]]
+            found += await self._look_at(added)
+            if len(added) < len(records):
+                break
+        return found
 
-        Only a member that succeeded, or the coordinator of a batch, can have added tasks.
-        """
-        uuids = MemberUuids(last.uuid)
-        names = [last.uuid, *(uuids.of(number) for number in range(flow_size(last).members))]
-        has_added = batch_task(last.source) is not None
-        for start in range(0, len(names), BATCH):
-            records = [each for each in await self.store.get(names[start : start + BATCH]) if each is not None]
-            has_added = has_added or any(record.state == "succeeded" for record in records)
-            yield records
-        if not has_added:
-            return
-        known = set(names)
-        page: list[Record] = []
-        async for record in self.members(last.uuid):
-            if record.uuid not in known:
-                page.append(record)
-            if len(page) == BATCH:
-                yield page
-                page = []
-        yield page
+    async def _look_at(self, records: Sequence[Record]) -> int:
+        """Collect those that live and were not known, and all that belongs to them. Return how many live."""
+        new = [record for record in records if record.uuid not in self._seqs]
+        self._seqs.update((record.uuid, record.seq) for record in new)
+        for record in records:
+            if record.uuid in self._requested and record.history.ended is not None:
+                del self._requested[record.uuid]
+                self._note_added(record)
+        for record in new:
+            self._note_added(record)
+            self._open(record)
+        living = [record for record in new if record.history.ended is None]
+        self._found += living
+        if len(self._found) >= _AT_ONCE:
+            await self._cancel()
+        self._unread += [flow for each in records if (flow := awaited_child(each)) and flow not in self._seqs]
+        return len(living)
+
+    def _note_added(self, record: Record) -> None:
+        """Only a task that succeeded, or the coordinator of a batch, can have added tasks."""
+        if batch_task(record.source) is not None:
+            self._to_search[record.uuid] = None
+        elif record.state == "succeeded" and record.links is not None and record.links.flow in self._seqs:
+            self._to_search[record.links.flow] = None
+
+    def _open(self, record: Record) -> None:
+        """The members of a flow, if it is the last task of one, are read by their uuids."""
+        uuids = MemberUuids(record.uuid)
+        self._unread += [
+            uuid for number in range(flow_size(record).members) if (uuid := uuids.of(number)) not in self._seqs
+        ]
+
+    async def _cancel(self) -> None:
+        found = self._found
+        self._found = []
+        for start in range(0, len(found), BATCH):
+            page = found[start : start + BATCH]
+            ended = await self.cancel(page, self.reason)
+            self._requested |= dict.fromkeys(record.uuid for record in page if record.uuid not in ended)

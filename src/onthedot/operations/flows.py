@@ -11,12 +11,11 @@ from onthedot.model.flow_names import JOIN, is_child_flow
 from onthedot.operations.audit import Recorded
 from onthedot.operations.flow_cancel import FlowCancel, flow_size
 from onthedot.operations.flow_retry import revive_dependants, revive_flow
-from onthedot.operations.task_queries import BATCH, TaskFilter, TaskPage, TaskQueries, find_pages
-from onthedot.stores.contract import Record, State, Store
+from onthedot.operations.task_queries import BATCH, NOT_STARTED, TaskFilter, TaskPage, TaskQueries, find_pages
+from onthedot.stores.contract import Record, Store
 
 CANCEL_TIME = 5.0  # seconds in which a cancel repeats its passes
 _PAUSE = 0.05  # seconds between two passes, while running members end
-_NOT_STARTED: tuple[State, ...] = ("waiting", "scheduled", "parked", "ready")  # as tasks move: none is passed over
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +31,15 @@ class FlowProgress:
 
 
 class FlowOperations(Recorded):
-    """Reads and changes flows of one store. cancel: cancels tasks by uuid."""
+    """Reads and changes flows of one store."""
 
     def __init__(
-        self, store: Store, queries: TaskQueries, cancel: Callable[[Collection[str], str], Awaitable[int]]
+        self,
+        store: Store,
+        queries: TaskQueries,
+        cancel: Callable[[Sequence[Record], str], Awaitable[Collection[str]]],
     ) -> None:
+        """cancel: gets living tasks as they were read, ≤ BATCH, and returns the uuids of those that it has ended."""
         self._store = store
         self._queries = queries
         self._cancel = cancel
@@ -85,30 +88,28 @@ class FlowOperations(Recorded):
         After 5 s the tasks that run, and have been asked to cancel, are left to end by themselves. Tasks that members
         have added meanwhile are cancelled at any time.
         """
-        passes = FlowCancel(self._store, self._cancel, self.members, reason)
-        passes.begin(await self._queries.record(flow))
+        await self._queries.record(flow)
+        passes = FlowCancel(self._store, self._cancel, reason)
+        passes.begin(flow)
         now = asyncio.get_running_loop().time
         async with self._recorder.change("cancel flow", flow, reason) as note:
             deadline = now() + CANCEL_TIME
-            alive = await passes.next_pass()
-            left = alive
-            while left and (passes.found_new or now() < deadline):
+            lived = await passes.next_pass()
+            found = lived
+            while not passes.is_complete and (found or now() < deadline):
                 await asyncio.sleep(_PAUSE)
-                left = await passes.next_pass()
-            note.changed = alive
-        return alive
+                found = await passes.next_pass()
+            note.changed = lived
+        return lived
 
     async def stop(self, flow: str, reason: str) -> int:
         """Cancel the members that have not started, after one has failed."""
         stopped = 0
-        for state in _NOT_STARTED:
-            uuids = [
-                record.uuid
-                async for record in self._queries.records({"flow": flow, "state": state})
-                if record.history.started is None
-            ]
-            for start in range(0, len(uuids), BATCH):
-                stopped += await self._cancel(uuids[start : start + BATCH], reason)
+        async for records in find_pages(self._store, {"flow": flow}, BATCH):
+            found = [record for record in records if record.state in NOT_STARTED and record.history.started is None]
+            if found:
+                await self._cancel(found, reason)
+            stopped += len(found)
         return stopped
 
     async def retry(self, flow: str) -> int:

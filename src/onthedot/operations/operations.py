@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
@@ -76,9 +76,7 @@ class Operations(Recorded):
         self._clock = clock or SystemClock()
         self._code = code
         self.tasks: TaskQueries = TaskQueries(store, code.result_decoder)
-        self.flows: FlowOperations = FlowOperations(
-            store, self.tasks, lambda uuids, reason: self.cancel(*uuids, reason=reason)
-        )
+        self.flows: FlowOperations = FlowOperations(store, self.tasks, self._cancel_found)
         self.modes: ModeOperations = ModeOperations(store, self._clock)
         self.batches: BatchOperations = BatchOperations(store, self.tasks, self.flows, self.modes)
         self.limits: LimitOperations = LimitOperations(store, self._clock, code)
@@ -173,13 +171,26 @@ class Operations(Recorded):
 
     async def _cancel(self, uuids: Sequence[str], reason: str, *, with_children: bool = True) -> int:
         uuids = possible_uuids(uuids)
-        reason = stored_text(reason)
         found = await self._store.get(uuids)
-        alive = {record.uuid: record for record in found if record is not None and record.history.ended is None}
+        living = {record.uuid: record for record in found if record is not None and record.history.ended is None}
+        await self._cancel_known(uuids, living, reason, with_children=with_children)
+        return len(living)
+
+    async def _cancel_found(self, living: Sequence[Record], reason: str) -> Collection[str]:
+        known = {record.uuid: record for record in living}
+        return await self._cancel_known(list(known), known, reason)
+
+    async def _cancel_known(
+        self, uuids: Sequence[str], known: Mapping[str, Record], reason: str, *, with_children: bool = True
+    ) -> Collection[str]:
+        """known: those that lived, as they were read. Return the uuids of those that have ended by the cancel."""
+        reason = stored_text(reason)
         leased = await self._store.cancel(self._client, uuids, reason)
+        if not leased.tasks:
+            return ()
         effects: Mapping[str, Effects] = {}
         if with_children:
-            effects = await effects_of_cancel(self._store, leased.tasks, alive, new_uuid)
+            effects = await effects_of_cancel(self._store, leased.tasks, known, new_uuid)
         error = encode_reason(reason)
         outcomes = [
             Ended(
@@ -191,8 +202,9 @@ class Operations(Recorded):
             )
             for record in leased.tasks
         ]
-        await self._store.turn(self._client, outcomes, None)
-        return len(alive)
+        turn = await self._store.turn(self._client, outcomes, None)
+        verdicts = zip(leased.tasks, turn.verdicts, strict=True)
+        return {record.uuid for record, verdict in verdicts if verdict != "lost"}
 
     def _keep(self, record: Record) -> int:
         keep = self._code.keep(record.source)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from onthedot import App, TaskCancelled, current_task, group
 from onthedot.operations import flows
-from onthedot.stores.contract import Record
+from onthedot.stores.contract import Record, Store
 from tests.faults import scaled
 from tests.support.app_access import call_store
 from tests.support.app_stores import AppStore
@@ -125,3 +126,59 @@ async def test_tasks_that_a_member_adds_during_the_cancel_are_cancelled_however_
 
 async def _run(app: App, number: int) -> bool:
     return len(await app.find(state="running")) == number
+
+
+def _count_calls(store: Store, monkeypatch: pytest.MonkeyPatch, *verbs: str) -> Counter[str]:
+    """The calls of these verbs from now on."""
+    calls: Counter[str] = Counter()
+
+    def counted(verb: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        async def counting(*args: Any) -> Any:
+            calls[verb] += 1
+            return await call(*args)
+
+        return counting
+
+    for verb in verbs:
+        monkeypatch.setattr(store, verb, counted(verb, getattr(store, verb)))
+    return calls
+
+
+@pytest.mark.parametrize("flow_store", ["memory"], indirect=True)
+async def test_cancel_and_retry_of_thousands_take_a_few_calls_per_page(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page has 1,000 tasks. 100 members have run, and have added others."""
+
+    @app.task
+    async def leaf(number: int) -> int:
+        return number
+
+    @app.task
+    async def spread(number: int) -> int:
+        current_task().spawn(leaf.options(after=3600).s(number))
+        return number
+
+    @app.task
+    async def total(numbers: list[int]) -> int:
+        return len(numbers)
+
+    members = [spread.s(number) for number in range(100)]
+    members += [spread.options(after=3600).s(number) for number in range(100, 4000)]
+    handle = await (group(members) | total).enqueue()
+    async with app.running():
+        await until(lambda: _has_scheduled(app, "leaf", 100))
+        calls = _count_calls(app.runtime.store, monkeypatch, "get", "find", "cancel", "revive")
+        assert await handle.cancel("enough") == 4001
+        assert calls == {
+            "get": 6,  # the last task, twice, and 4 pages of members
+            "find": 1,  # what members have added
+            "cancel": 5,
+        }
+        calls.clear()
+        assert await handle.retry() == 4001
+        assert calls == {"get": 2, "find": 5, "revive": 5}
+
+
+async def _has_scheduled(app: App, source: str, number: int) -> bool:
+    return (await app.runtime.store.tally()).get((source, "scheduled"), 0) == number

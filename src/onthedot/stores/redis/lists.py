@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from heapq import nlargest
 from typing import Any
 
 from onthedot.stores.redis.record_format import seq_bytes
@@ -33,13 +34,13 @@ class RedisLists:
             case "named":
                 return await self._named(request)
             case "running":
-                return self._sorted(request, await self._command("HKEYS", "leased"))
+                return _newest(request, await self._command("HKEYS", "leased"))
             case "flow":
-                return self._sorted(request, await self._command("SMEMBERS", f"flow:{where['flow']}"))
+                return _newest(request, await self._command("SMEMBERS", f"flow:{where['flow']}"))
             case "flows":
-                return self._sorted(request, await self._command("SMEMBERS", "flows"))
+                return _newest(request, await self._command("SMEMBERS", "flows"))
             case "waiters":
-                return self._sorted(request, await self._command("ZRANGE", f"waiters:{where['waits_for']}", 0, -1))
+                return _newest(request, await self._command("ZRANGE", f"waiters:{where['waits_for']}", 0, -1))
             case "unqueued" | "waiting" | "scheduled":
                 return await self._queued(request, "")
             case "ready":
@@ -65,7 +66,7 @@ class RedisLists:
             packed, time = beginning
             seqs = await self._call("find_named", packed, time, MOST_NAMED)
             if seqs:
-                keys, _ = self._sorted(request, seqs)
+                keys, _ = _newest(request, seqs)
                 return keys, len(keys) == len(seqs)
         return await self._added(request)
 
@@ -87,8 +88,14 @@ class RedisLists:
             found += [(ended, int.from_bytes(packed[start : start + 6], "big")) for start in range(0, len(packed), 6)]
         return _first(request, found), None
 
-    def _sorted(self, request: ReadRequest, seqs: Iterable[bytes]) -> _Keys:
-        return _first(request, [(0, int.from_bytes(seq, "big")) for seq in seqs if len(seq) == 6]), None
+
+def _newest(request: ReadRequest, seqs: Iterable[bytes]) -> _Keys:
+    """Of seqs in any order. Bytes are compared as they are stored: of a flow, each page looks at all of them."""
+    if request.after is not None:
+        (behind,) = seq_bytes([request.after[1]])
+        seqs = (seq for seq in seqs if seq < behind)
+    newest = nlargest(request.size, (seq for seq in seqs if len(seq) == 6))
+    return [(0, int.from_bytes(seq, "big")) for seq in newest], None
 
 
 def _first(request: ReadRequest, keys: list[Key]) -> list[Key]:
