@@ -101,6 +101,56 @@ export interface Status {
 
 export interface Rows<T> { items: T[] }
 
+export interface TopicRow {
+  topic: string; pending: number; oldest: string | null; sent_per_minute: number; failed: number; blocked_keys: number;
+  error: string; paused: PauseRow | null;
+}
+
+export interface RelayRow { id: string; host: string; pid: number; since: string | null; bus: string; buckets: number[] }
+
+export interface OutboxDetail {
+  pending: number; failed: number; topics: TopicRow[]; relays: RelayRow[];
+  groups: { group: string; lag: number; members: number }[]; paused: PauseRow | null; handles: Record<string, number>;
+}
+
+export interface EventRow {
+  id: string; number: number; topic: string; key: string; type: string; status: string; occurred_at: string;
+  sent_at: string | null; correlation_id: string | null; attempts: number; error: string;
+}
+
+export interface EventList { items: EventRow[]; cursor: string | null }
+export interface PayloadText { text: string; size: number; cut: boolean; headers: Record<string, string> }
+
+export interface DeadLetterRow {
+  id: string; event_id: string; at: string | null; topic: string; agent: string; type: string; correlation_id: string;
+  error: ErrorText; attempts: number | null; replay: number; task: string;
+}
+
+export interface DeadLetterList { items: DeadLetterRow[]; others: number }
+
+export interface AgentRow {
+  agent: string; source: string; in_flight: number; running: number; lag: number | null; members: number | null;
+  rates: Rates | null; done: number[]; failed: number; retried: number; workers: string[]; paused: PauseRow | null;
+}
+
+export interface HandleRow {
+  id: string; correlation_id: string; status: string; expected: { types: string[]; count: number }[]; received: number;
+  total: number; resumes: string; created_at: string; expires_at: string; ended_at: string | null;
+  arrived: { event_id: string; type: string; at: string | null }[];
+}
+
+export interface AuditRow {
+  id: string; at: string; user: string; role: string; via: string; action: string; target: string; filter: string;
+  reason: string; state: string; found: number; done: number; changed: number; error: string;
+}
+
+export interface AuditList { items: AuditRow[]; cursor: string | null }
+
+export interface BulkAction {
+  id: string; action: string; state: string; filter: string; found: number; done: number; changed: number; rate: number;
+  user: string; reason: string; started_at: string; error: string;
+}
+
 export class ApiError extends Error {
   readonly status: number;
   readonly code: string;

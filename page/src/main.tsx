@@ -4,8 +4,11 @@ import { Empty } from "./components/empty.tsx";
 import { Frame } from "./components/frame.tsx";
 import { listenToKeys } from "./keys.ts";
 import { t } from "./messages.ts";
+import { AgentsPage } from "./pages/agents.tsx";
+import { AuditPage } from "./pages/audit.tsx";
 import { FailedPage } from "./pages/failed.tsx";
 import { LoginPage } from "./pages/login.tsx";
+import { OutboxPage } from "./pages/outbox.tsx";
 import { OverviewPage } from "./pages/overview.tsx";
 import { SchedulesPage } from "./pages/schedules.tsx";
 import { SourcePage, SourcesPage } from "./pages/sources.tsx";
@@ -26,6 +29,9 @@ const PAGES: Partial<Record<PageName, () => preact.JSX.Element>> = {
   source: SourcePage,
   schedules: SchedulesPage,
   workers: WorkersPage,
+  outbox: OutboxPage,
+  agents: AgentsPage,
+  audit: AuditPage,
 };
 
 function App() {

@@ -19,6 +19,9 @@ export const ENTRIES: readonly Entry[] = [
   { page: "sources", icon: "sources", key: "s" },
   { page: "schedules", icon: "schedules", key: "c" },
   { page: "workers", icon: "workers", key: "w" },
+  { page: "outbox", icon: "outbox", key: "x", feature: "outbox" },
+  { page: "agents", icon: "agents", key: "a", feature: "outbox" },
+  { page: "audit", icon: "audit", key: "u" },
 ];
 
 /** In the bar of a phone; the others are behind its last button. */

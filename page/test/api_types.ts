@@ -16,4 +16,12 @@ export type Checks = [
   Fits<Schemas["AttentionRow"], page.AttentionRow>,
   Fits<Schemas["Overview"], page.Overview>,
   Fits<Schemas["StatusDetail"], page.Status>,
+  Fits<Schemas["OutboxDetail"], page.OutboxDetail>,
+  Fits<Schemas["EventList"], page.EventList>,
+  Fits<Schemas["PayloadText"], page.PayloadText>,
+  Fits<Schemas["DeadLetterList"], page.DeadLetterList>,
+  Fits<Schemas["AgentRow"], page.AgentRow>,
+  Fits<Schemas["HandleRow"], page.HandleRow>,
+  Fits<Schemas["AuditList"], page.AuditList>,
+  Fits<Schemas["BulkActionDetail"], page.BulkAction>,
 ];

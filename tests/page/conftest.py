@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.page.checkout import ROOT
+from tests.page.event_fills import XSS, events, refused_events
 from tests.support.services import debian
 from tests.support.services.programs import give_up
 from tests.support.services.valkey import free_port
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 TOKEN = "a-token-that-only-these-tests-know-0123456789"
 VIEWER_TOKEN = "a-token-of-a-viewer-0123456789-0123456789-01"
 SHOP = ROOT / "tests" / "page" / "shop.py"
-XSS = '<img src=x onerror="window.attacked=1"><script>window.attacked=1</script>'
 _ONTHEDOT = [sys.executable, "-m", "onthedot"]
 
 
@@ -123,8 +123,10 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     found = Shop(tmp_path_factory.mktemp("shop"))
+    found.run(refused_events(f"MessageSizeTooLarge {XSS}"))
     with found.worker():
         found.attacker = found.run(FILL)
+        found.run(events())
         with found.page():
             yield found
 

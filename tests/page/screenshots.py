@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.page.checkout import ROOT
 from tests.page.conftest import SHOP, TOKEN, Shop
+from tests.page.event_fills import events, refused_events
 from tests.support.services import debian
 
 if TYPE_CHECKING:
@@ -32,6 +33,16 @@ async def main():
         for order in range(30):
             await shop.email.options(after=3600 + 60 * order).enqueue(f"later{order}@example.com", order)
 """
+CHANGES = """async () => {
+    const headers = {"Content-Type": "application/json", "X-Onthedot": "1"};
+    const post = (path, body) => fetch(`/api/v1${path}`, {method: "POST", headers, body: JSON.stringify(body)});
+    await post("/outbox/photo-2/discard", {reason: "too large for the topic"});
+    await post("/sources/deliver/pause", {reason: "vendor is down"});
+    const preview = await post("/tasks/preview", {action: "cancel", q: "source:email state:scheduled"});
+    const {token} = await preview.json();
+    await post("/tasks/cancel", {token, rate: 2, reason: "wrong addresses"});
+    await post("/sources/deliver/resume", {reason: "vendor is back"});
+}"""
 SIZES = {"wide": (1280, 760), "narrow": (390, 760)}
 
 
@@ -59,8 +70,10 @@ def main() -> None:
         browser = playwright.chromium.launch(
             executable_path=program.path, args=["--no-sandbox"], env=program.environment
         )
+        shop.run(refused_events("MessageSizeTooLarge: 1,204,113 bytes, the topic allows 1,048,588", "19"))
         with shop.worker():
             shop.run(FILL)
+            shop.run(events("by 12:00"))
             with shop.page():
                 page = browser.new_context(timezone_id="Europe/Berlin").new_page()
                 page.goto(f"{shop.address}/?token={TOKEN}")
@@ -70,6 +83,9 @@ def main() -> None:
                 page.click("text=Newest >> nth=0")
                 page.wait_for_selector(".attempts")
                 page.screenshot(path=IMAGES / "page-task.png")
+                take(page, shop, "outbox", "outbox", "light")
+                page.evaluate(CHANGES)
+                take(page, shop, "audit", "audit", "dark")
                 take(page, shop, "", "narrow", "dark", "narrow")
         browser.close()
     code.unlink()

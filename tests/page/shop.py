@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from datetime import time, timedelta
+from typing import Any
 
-from onthedot import App, current_task
+from onthedot import App, Reject, current_task
+from onthedot.events import Event, Events
 
-app = App("shop")
+app = App("shop", events=Events(results=("Shop.Order.*",)))
 
 
 class ConnectError(Exception):
@@ -40,6 +42,12 @@ async def resize(image: str, seconds: float = 0.1) -> dict[str, int]:
         await asyncio.sleep(seconds / 10)
         context.progress(step + 1, 10)
     return {"width": 640, "height": 480}
+
+
+@app.agent("packer", consumes="Shop.Order.Placed")
+async def pack(event: Event[dict[str, Any]]) -> None:
+    if event.payload.get("customer") == "acme":
+        raise Reject(f"no stock for order {event.payload['order']} of acme {event.payload.get('note', '')}")
 
 
 @app.schedule(timedelta(seconds=10))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.page.checkout import ROOT
-from tests.page.conftest import TOKEN, VIEWER_TOKEN, XSS, Shop, Watched
+from tests.page.conftest import TOKEN, VIEWER_TOKEN, Shop, Watched
+from tests.page.event_fills import XSS
 from tests.support.services.programs import give_up
 from tests.support.services.valkey import free_port
 from tests.support.waits import SOON
@@ -24,6 +25,9 @@ PAGES = (
     "sources/deliver",
     "schedules",
     "workers",
+    "outbox",
+    "agents?correlation=cart-18",
+    "audit",
     "login",
     "nothing",
 )
@@ -228,4 +232,5 @@ def test_without_a_server_the_last_data_stays(tab: Watched, shop: Shop) -> None:
     assert tab.page.locator(".tiles").count() == 1
     with other.page():
         tab.page.wait_for_selector(".banner", state="detached", timeout=SOON * 1000)
+    tab.page.goto("about:blank")  # it asks the server until then
     tab.troubles.clear()  # every refused request is an error of the console
