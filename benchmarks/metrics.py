@@ -1,9 +1,10 @@
-"""The cost of counting: plain tasks with and without the meter and the figures of a worker."""
+"""The cost of counting and tracing: plain tasks with and without the meter, and with and without spans."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import tempfile
 import time
 from dataclasses import replace
@@ -47,4 +48,17 @@ async def _drain(store: str, count: int, *, metered: bool) -> float:
             return count / (time.process_time() - began)
 
 
-MEASURES = [meter_memory, meter_sqlite]
+def tracing_memory(scale: float) -> list[Figure]:
+    """CPU time of no-op tasks whose runs have spans that are exported nowhere; it is shown and has no target."""
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+
+    trace.set_tracer_provider(TracerProvider())
+    rates = {"link": 0.0, "off": 0.0}
+    for mode in ("off", "link", "link", "off") * 2:
+        os.environ["ONTHEDOT_TRACE"] = mode
+        rates[mode] = max(rates[mode], asyncio.run(_drain("memory://", int(10_000 * scale), metered=True)))
+    return [Figure(rates["link"], rates["off"], "tasks/CPU s", "memory, no spans", 0.0, least=True)]
+
+
+MEASURES = [meter_memory, meter_sqlite, tracing_memory]

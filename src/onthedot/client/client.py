@@ -18,6 +18,7 @@ from onthedot.clock.protocol import Clock
 from onthedot.codec.body import Undecodable
 from onthedot.codec.untyped import decode_untyped
 from onthedot.errors import StoreError
+from onthedot.model.traces import SendSpan, TaskTracer, with_trace
 from onthedot.observability.events import Observer
 from onthedot.operations import Operations
 from onthedot.operations.limits import CodeDefinitions
@@ -32,6 +33,7 @@ class ClientConfig:
 
     client: the name by which the store knows this process when it only adds and reads
     code: what this process's code defines, for operations
+    tracer: makes a span per add
     """
 
     client: str
@@ -40,6 +42,7 @@ class ClientConfig:
     counts: StatusCounts
     code: CodeDefinitions
     pending_limits: PendingLimits
+    tracer: TaskTracer | None = None
 
 
 class StoreClient:
@@ -52,6 +55,7 @@ class StoreClient:
         self.results: ResultWaiter = ResultWaiter(store, config.client, config.observer)
         self._modes = self.operations.modes.recent
         self._observer = config.observer
+        self._tracer = config.tracer
         self._counts = config.counts
         self._is_counted = not store.traits.synchronous  # such a store is read at once instead
         self._pending_limits = config.pending_limits
@@ -113,13 +117,29 @@ class StoreClient:
     async def prepare(self, tasks: Sequence[NewTask], *, remote: bool) -> Sequence[NewTask]:
         """Refuses tasks of frozen sources, and finds lanes, for an add inside the caller's transaction."""
         await self._modes.check(tasks)
-        return await self.lane_router.route(tasks) if remote else tasks
+        if remote:
+            tasks = await self.lane_router.route(tasks)
+        return with_trace(tasks, self._tracer)
 
     async def _routed(self, tasks: Sequence[NewTask], remote: Collection[str]) -> list[NewTask]:
         routed = iter(await self.lane_router.route([task for task in tasks if task.source in remote]))
         return [next(routed) if task.source in remote else task for task in tasks]
 
     def _add(self, tasks: Sequence[NewTask]) -> Coroutine[Any, Any, Sequence[Added]]:
+        if self._tracer is not None:
+            return self._add_traced(self._tracer.begin_send(tasks))
+        return self._add_any(tasks)
+
+    async def _add_traced(self, span: SendSpan) -> Sequence[Added]:
+        try:
+            answers = await self._add_any(span.tasks)
+        except BaseException as error:
+            span.end(error)
+            raise
+        span.end()
+        return answers
+
+    def _add_any(self, tasks: Sequence[NewTask]) -> Coroutine[Any, Any, Sequence[Added]]:
         if self._modes.accept_all():
             return self._add_accepted(tasks)
         return self._add_checked(tasks)

@@ -13,6 +13,7 @@ from onthedot.client.add_batcher import for_add
 from onthedot.client.client import StoreClient
 from onthedot.client.lane_router import route_by
 from onthedot.errors import ArgumentError, StoreError
+from onthedot.model.traces import TaskTracer, with_trace
 from onthedot.operations.modes import check_accepted, frozen_sources
 from onthedot.stores.capabilities import (
     AsyncTransactions,
@@ -66,9 +67,12 @@ class LoopThread:
 class Portal:
     """Clients by event loop: one per loop that the user has connected, else one on a thread that starts when needed."""
 
-    def __init__(self, client: Callable[[], StoreClient], store: Callable[[], Store]) -> None:
+    def __init__(
+        self, client: Callable[[], StoreClient], store: Callable[[], Store], tracer: Callable[[], TaskTracer | None]
+    ) -> None:
         self._new_client = client
         self._store = store
+        self._tracer = tracer
         self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[StoreClient, int]] = (
             weakref.WeakKeyDictionary()
         )
@@ -159,7 +163,7 @@ class Portal:
             return self.run_sync(lambda client: client.prepare(tasks, remote=remote))
         limits = store.limits_in(connection)
         check_accepted(frozen_sources(limits), tasks)
-        return route_by(limits, tasks) if remote else tasks
+        return with_trace(route_by(limits, tasks) if remote else tasks, self._tracer())
 
     async def in_transaction_awaited(
         self,

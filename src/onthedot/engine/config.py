@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from onthedot.model.traces import TaskTracer
 from onthedot.stores.contract import Effects, Ended, NewEvent, Record
 
 OnFailed: TypeAlias = Callable[[Record, Ended], Effects]
@@ -25,6 +26,7 @@ class WorkerConfig:
     store: str = ""  # its URL without a password, for log lines
     version: str = ""
     release: str = ""  # of the user's code
+    tracer: TaskTracer | None = None  # makes a span per run
     one_pool: bool = False  # all executors share the slots of "async"
     claim_batch: int | None = None  # most tasks per claim; None: as many as there are free slots
     poll_interval: float = 10_000  # ms

@@ -29,6 +29,7 @@ from onthedot.executors.contract import EncodedResult
 from onthedot.model.context import TaskContext, reset_current, set_current
 from onthedot.model.error_policy import cancelled_outcome, failed_outcome, outcome_for_error
 from onthedot.model.failures import NOT_STORED, is_a, with_times
+from onthedot.model.traces import RunSpan, TaskTracer
 from onthedot.observability.events import Observer
 from onthedot.stores.contract import Completed, Ended, Lease, Outcome, Requeued
 
@@ -63,6 +64,7 @@ class Runner:
     is_fenced: Callable[[], bool]
     linked: LinkedTasks | None = None
     on_failed: OnFailed | None = None
+    tracer: TaskTracer | None = None
 
     def __post_init__(self) -> None:
         self._queue: deque[Run] = deque()
@@ -144,8 +146,10 @@ class Runner:
         outcome = self._outcome_of_stop(run)
         if run.record.links is not None:
             outcome = self._adjusted(run, outcome)
-        outcome = self._with_times(run, outcome)
-        self.outcomes.add((self.failure_effects.attach(run.record, outcome), run))
+        outcome = self.failure_effects.attach(run.record, self._with_times(run, outcome))
+        if run.span is not None:
+            outcome = _end_span(run.span, outcome)
+        self.outcomes.add((outcome, run))
         self.wakeup.set()
 
     def abandon_running(self) -> None:
@@ -185,6 +189,7 @@ class Runner:
         self._is_server_due = False
         queue = self._queue
         middleware = self.middleware
+        tracer = self.tracer
         loop = asyncio.get_running_loop()
         this_task = asyncio.current_task()
         assert this_task is not None
@@ -201,6 +206,8 @@ class Runner:
                 if run.record.links is not None and self.linked is not None and self.linked.has_inputs(run.record):
                     await self._prepare(run, self.linked)
                 run.arguments, run.headers = source.decode(run.record.body)
+                if tracer is not None:
+                    run.span = tracer.begin_run(run)
                 if middleware or source.options.timeout is not None:
                     value = await self._guarded(run)
                 else:  # the function's own coroutine, without a wrapper
@@ -212,6 +219,8 @@ class Runner:
                 outcome: Outcome | None = run.completed(b"" if value is None else self._encode(run, value))
             except BaseException as error:  # noqa: BLE001 - an error of a task fails that task only
                 outcome = self._outcome_of_error(run, error)
+            if run.span is not None:
+                run.span.leave()
             reset_current(token)
             self._finish(run, outcome)
             try:
@@ -288,6 +297,8 @@ class Runner:
             if type(outcome) is not Completed:
                 outcome = self._with_times(run, outcome)
                 outcome = self.failure_effects.attach(run.record, outcome)
+            if run.span is not None:
+                outcome = _end_span(run.span, outcome)
             self.outcomes.add((outcome, run))
         self.wakeup.set()
 
@@ -339,3 +350,12 @@ class Runner:
                 return cancelled_outcome(run.record, run.lease, run.source.options, run.cancel_reason)
             case _:
                 return Requeued(run.lease, None, counted=False)
+
+
+def _end_span(span: RunSpan, outcome: Outcome) -> Outcome:
+    """Tasks that are added with the outcome continue the trace; of a completed run they do already."""
+    span.end(outcome)
+    effects = outcome.effects
+    if effects is None or not effects.tasks or type(outcome) is Completed:
+        return outcome
+    return replace(outcome, effects=replace(effects, tasks=span.context.pass_on(effects.tasks)))

@@ -12,6 +12,7 @@ from onthedot.clock.protocol import Clock
 from onthedot.definitions.sources import Sources
 from onthedot.errors import StoreBusy
 from onthedot.model.limits import merge_by_name
+from onthedot.model.traces import SendSpan, TaskTracer
 from onthedot.observability.events import Observer
 from onthedot.schedules.definition import ScheduleDefinition, resolve_rule
 from onthedot.schedules.stored_rule import decode_rule, encode_rule, store_now, task_for_window, with_skipped
@@ -50,6 +51,7 @@ class ScheduleFirer:
     clock: Clock
     observer: Observer
     on_error: Callable[[Exception], object] | None = None  # called when a rule raises; other schedules continue
+    tracer: TaskTracer | None = None
 
     def __post_init__(self) -> None:
         self._started = False
@@ -115,7 +117,15 @@ class ScheduleFirer:
         decisions = [decision for record in due if (decision := self._try_decide(record, now)) is not None]
         if not decisions:
             return FireResult(changed=False, sources=frozenset())
-        written = await self.store.fire([decision.fire for decision in decisions])
+        spans: list[SendSpan] = []
+        fires = [decision.fire for decision in decisions]
+        if self.tracer is not None:
+            spans = [self.tracer.begin_window(fire.name, fire.tasks) for fire in fires]
+            fires = [replace(fire, tasks=tuple(span.tasks)) for fire, span in zip(fires, spans, strict=True)]
+        written = await self.store.fire(fires)
+        for span, is_written in zip(spans, written, strict=False):
+            if is_written:  # otherwise another worker has fired it, in a trace of its own
+                span.end()
         fired = [decision for decision, is_written in zip(decisions, written, strict=True) if is_written]
         await self._account(fired)
         sources = frozenset(task.source for decision in decisions for task in decision.fire.tasks)

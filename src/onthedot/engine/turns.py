@@ -20,6 +20,8 @@ from onthedot.errors import StoreError
 from onthedot.observability.events import Observer
 from onthedot.stores.contract import ClaimRequest, Store, TurnResult
 
+SLOW_TURN = 100.0  # ms
+
 
 @dataclass(eq=False)
 class Turns:
@@ -103,6 +105,8 @@ class Turns:
         if request is not None:
             self.session.claim_number = request.number
         now = self.clock.now()
+        if now - sent > SLOW_TURN:
+            self.observer.store_slow("turn", now - sent)
         claim = turn.claim
         if claim is not None:
             claimed_at = self._store_clock.observe(sent, claim.now, now)

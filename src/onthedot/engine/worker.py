@@ -114,6 +114,7 @@ class Worker:
     # -- start and stop
 
     async def start(self) -> None:
+        self._runner.tracer = self._config.tracer
         await self._declare()
         await self.session.open(self._cancel, self._on_session_lost, self.hint_listener.run)
         self._unwatch = self._sources.watch(self._on_sources_changed)

@@ -20,6 +20,7 @@ from onthedot.model.error_policy import LeaseLost
 from onthedot.model.event_origin import EventOrigin
 from onthedot.model.flow_names import MEMBER_KEEP
 from onthedot.model.streams import StreamRunProtocol
+from onthedot.model.traces import RunSpan
 from onthedot.stores.contract import Completed, Effects
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class RunState(Struct, eq=False):
     stream: StreamRunProtocol | None = None  # None: its function is no async generator
     arguments: Mapping[str, Any] = MappingProxyType({})  # until the body is decoded
     headers: Headers = NO_HEADERS
+    span: RunSpan | None = None  # None: this program does not trace
     event_origin: EventOrigin | None = None  # None: it has made no event, and handles none
     _context: TaskContext | None = None
 
@@ -108,7 +110,10 @@ class RunState(Struct, eq=False):
         options = self.source.options
         effects = None
         if self.spawned is not None or self.published is not None:
-            effects = Effects(tuple(self.spawned or ()), tuple(self.published or ()))
+            tasks = tuple(self.spawned or ())
+            if self.span is not None:
+                tasks = self.span.context.pass_on(tasks)
+            effects = Effects(tasks, tuple(self.published or ()))
         if self.record.links is not None:  # others may need its result
             return Completed(self.lease, result, max(options.keep, MEMBER_KEEP), effects)
         return Completed(self.lease, result, options.keep, effects, options.keep_result)

@@ -1,4 +1,4 @@
-"""Events of the engine. Logs and the meter implement `Observer`; traces will."""
+"""Events of the engine. Logs, the meter and tracing implement `Observer`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from onthedot.codec.body import Headers
 from onthedot.codec.task_failure import TaskFailure
+from onthedot.model.traces import RunSpan
 from onthedot.stores.contract import NewTask, OutboxEvent, Outcome, Record, StoreIdentity, Verdict
 
 
@@ -20,6 +21,8 @@ class StartedRun(Protocol):
     def started(self) -> float: ...
     @property
     def headers(self) -> Headers: ...
+    @property
+    def span(self) -> RunSpan | None: ...
 
 
 Settled: TypeAlias = tuple[Outcome, StartedRun | None]
@@ -110,6 +113,9 @@ class Observer:
 
     def clock_stepped(self, ms: float) -> None:
         """The store's clock was set, ahead (positive) or back."""
+
+    def store_slow(self, operation: str, ms: float) -> None:
+        """An operation has succeeded, and has taken longer than it should."""
 
     def store_failed(self, operation: str, error: BaseException) -> None:
         """An operation has failed and will be repeated. Called once per attempt."""

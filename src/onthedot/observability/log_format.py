@@ -15,8 +15,11 @@ from typing import Any, Literal
 import msgspec
 
 from onthedot.model.context import running_task
+from onthedot.observability.trace_setup import find_current_context
 
-_FIELDS = ("uuid", "source", "attempt", "worker", "error_type")
+_FIELDS = (
+    "uuid", "source", "attempt", "worker", "error_type", "trace_id", "span_id", "request_id", "user",
+)  # fmt: skip
 _STYLES = {"WARNING": "33", "ERROR": "31", "CRITICAL": "31"}
 
 Format = Literal["console", "json"]
@@ -50,7 +53,7 @@ def _escaped(text: str) -> str:
 
 
 class TaskFields(logging.Filter):
-    """Adds the fields of the running task to log lines of user code."""
+    """Adds the fields of the running task and of the current span to log lines."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if not hasattr(record, "uuid"):
@@ -59,6 +62,11 @@ class TaskFields(logging.Filter):
                 record.uuid = task.uuid
                 record.source = task.source
                 record.attempt = task.attempt
+        if not hasattr(record, "trace_id"):
+            context = find_current_context()
+            if context is not None:
+                record.trace_id = context.trace_id
+                record.span_id = context.span_id
         return True
 
 

@@ -157,7 +157,7 @@ class LogObserver(EventLines):
             for run in runs[: self._task_lines.admit("done", source, len(runs), durations)]:
                 self.task.info(
                     "[done] task %s from %s in %.1f ms",
-                    run.record.uuid, source, now - run.started, extra=self._fields(run.record),
+                    run.record.uuid, source, now - run.started, extra=self._fields(run.record) | _trace_fields(run),
                 )  # fmt: skip
 
     def _suspended(self, outcome: Requeued | Suspended, record: Record) -> None:
@@ -332,6 +332,12 @@ class LogObserver(EventLines):
         seconds = (self._clock.now() - self._failed_since) / 1000
         self._failed_since = None
         self.scheduler.warning("the store is back after %.1f s: %s succeeded", seconds, operation)
+
+
+def _trace_fields(run: StartedRun) -> dict[str, object]:
+    if run.span is None:
+        return {}
+    return {"trace_id": run.span.context.trace_id, "span_id": run.span.context.span_id}
 
 
 def _by_source(tasks: Sequence[TaskT]) -> dict[str, list[TaskT]]:

@@ -106,7 +106,10 @@ class AuditOperations:
 
         Exceptions are to cancel and to pause: if the entry cannot be written, these happen and a WARNING is logged.
         """
-        _log.info("[operation] %s: %s %s%s", clean(actor.user), action, clean(target), suffix(": ", clean(reason)))
+        _log.info(
+            "[operation] %s: %s %s%s", clean(actor.user), action, clean(target), suffix(": ", clean(reason)),
+            extra={"user": actor.user},
+        )  # fmt: skip
         entry = AuditEntry(
             user=actor.user, role=actor.role, via=actor.via, action=action, target=target[:500], reason=reason
         )

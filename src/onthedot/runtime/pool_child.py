@@ -40,6 +40,7 @@ from onthedot.model.durable_context import DurableRunProtocol
 from onthedot.model.error_policy import outcome_for_error
 from onthedot.model.failures import NOT_STORED, encode_failure
 from onthedot.model.streams import StreamRunProtocol
+from onthedot.model.traces import TraceContext
 from onthedot.runtime import runtime
 from onthedot.runtime.user_code import ImportState, enter_location, load_modules, load_script
 from onthedot.stores.capabilities import AsyncTransactions, Outbox, capability, find_capability
@@ -137,6 +138,7 @@ class PoolChild:
         run = RunState(source, call.record, call.lease, self)
         run.deadline_ms = call.deadline
         set_current(run)
+        self._enter_trace(call)
         try:
             run.arguments, run.headers = source.decode(call.record.body)
             value = source.call(dict(run.arguments))
@@ -145,6 +147,14 @@ class PoolChild:
             return self._returned(run, value)
         except BaseException as error:  # noqa: BLE001 - whatever a task raises fails that task only
             return self._raised(run, error)
+
+    def _enter_trace(self, call: RunMessage) -> None:
+        """Spans of the function continue the span of the run, which the worker has made."""
+        if call.trace is None or self._runtime is None:
+            return
+        tracing = self._runtime.find_tracing()
+        if tracing is not None:
+            tracing.enter(TraceContext(*call.trace))
 
     def _returned(self, run: RunState, value: object) -> ReturnedMessage:
         adds = tuple(run.spawned or ())

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onthedot.batches.coordinator import BatchWorker
 from onthedot.client.client import ClientConfig, StoreClient
@@ -37,6 +37,7 @@ from onthedot.model.batch_names import batch_task
 from onthedot.model.executor_names import ASYNC, THREAD
 from onthedot.observability.events import Observer, Observers
 from onthedot.observability.logs import LogObserver
+from onthedot.observability.trace_setup import find_tracing
 from onthedot.operations.limits import CodeDefinitions
 from onthedot.operations.operations import NO_CODE
 from onthedot.runtime.agents import RuntimeAgents
@@ -46,7 +47,7 @@ from onthedot.runtime.config import RuntimeConfig
 from onthedot.runtime.dead_letters import open_dead_letters
 from onthedot.runtime.executors import open_executors
 from onthedot.runtime.host import WorkerHost
-from onthedot.runtime.settings import store_url
+from onthedot.runtime.settings import store_url, version
 from onthedot.runtime.status import status_fields
 from onthedot.runtime.user_code import ImportState, current_location, extend_import_deadline, forbid_during_import
 from onthedot.runtime.workers import new_worker
@@ -55,6 +56,9 @@ from onthedot.stores import connect
 from onthedot.stores.capabilities import Outbox, find_capability
 from onthedot.stores.contract import NewEvent, Store
 from onthedot.stores.schemes import absolute
+
+if TYPE_CHECKING:
+    from onthedot.observability.spans import Tracing
 
 
 class Runtime:
@@ -70,8 +74,10 @@ class Runtime:
         default = registry.default_options.max_pending
         self.pending_limits: PendingLimits = PendingLimits(registry.sources, config.max_pending, default)
         self.status_counts: StatusCounts = self._new_counts(config.count_from_start)
-        self.portal: Portal = Portal(self._new_client, lambda: self.store)
-        self._outbox_portal = Portal(lambda: self._client_of(self.outbox_store), lambda: self.outbox_store)
+        self.portal: Portal = Portal(self._new_client, lambda: self.store, self.find_tracing)
+        self._outbox_portal = Portal(
+            lambda: self._client_of(self.outbox_store), lambda: self.outbox_store, self.find_tracing
+        )
         self.host: WorkerHost = WorkerHost(
             self._start, self._stop_claiming, self._stop, self.cancel_running, config.logs, config.stop_timeout
         )
@@ -113,10 +119,14 @@ class Runtime:
     def logs(self) -> LogObserver:
         return self.config.logs
 
-    def new_observer(self) -> Observers:
+    def new_observer(self, *more: Observer) -> Observers:
         """For the events of a worker or a client."""
         meters = () if self.config.meter is None else (self.config.meter,)
-        return Observers([self.logs, *meters, *self.config.observers], self.logs.scheduler)
+        return Observers([self.logs, *meters, *self.config.observers, *more], self.logs.scheduler)
+
+    def find_tracing(self) -> Tracing | None:
+        """Makes spans, if the program traces by now; else None."""
+        return find_tracing(version(), self.logs.scheduler)
 
     @property
     def sources(self) -> Sources:
@@ -189,7 +199,13 @@ class Runtime:
         return self.config.client_factory(
             store,
             ClientConfig(
-                self.registry.owner.client, observer, self.clock, self.status_counts, code, self.pending_limits
+                self.registry.owner.client,
+                observer,
+                self.clock,
+                self.status_counts,
+                code,
+                self.pending_limits,
+                self.find_tracing(),
             ),
         )
 

@@ -17,6 +17,7 @@ from onthedot.flows.builtin import JoinSource, StopSource
 from onthedot.flows.results import FlowTasks
 from onthedot.flows.steps import DurableRuns
 from onthedot.flows.streams import StreamRuns
+from onthedot.model.traces import TaskTracer
 from onthedot.operations.operations import Operations
 from onthedot.runtime.executors import slots_of
 from onthedot.runtime.heartbeat_thread import HeartbeatThread
@@ -43,16 +44,19 @@ def new_worker(
     runtime.sources.put_builtin(JoinSource())
     runtime.sources.put_builtin(StopSource(flows.stop, flows.cancel), own_slots=_STOPS)
     runtime.sources.put_builtin(ResumeSource(runtime.find_outbox, config.events.prefect))
-    observer = runtime.new_observer()
+    tracing = runtime.find_tracing()
+    observer = runtime.new_observer(*filter(None, [tracing]))
     runtime.batch_worker = BatchWorker(
         store,
         RepeatedCalls(observer, "reading the parts of a batch"),
         lambda uuids, reason: operations.cancel(*uuids, reason=reason),
         observer,
     )
-    firer = ScheduleFirer(store, runtime.sources, runtime.schedules, config.clock, observer, on_schedule_failed)
+    firer = ScheduleFirer(
+        store, runtime.sources, runtime.schedules, config.clock, observer, on_schedule_failed, tracing
+    )
     return config.worker_factory(
-        _worker_config(runtime),
+        _worker_config(runtime, tracing),
         store=store,
         sources=runtime.sources,
         executors=runtime.executors,
@@ -76,7 +80,7 @@ def new_worker(
     )
 
 
-def _worker_config(runtime: Runtime) -> WorkerConfig:
+def _worker_config(runtime: Runtime, tracer: TaskTracer | None) -> WorkerConfig:
     config = runtime.config
     lease_ms = runtime.store.traits.lease_ms
     if lease_ms is not None and config.lease_ms is not None:
@@ -88,6 +92,7 @@ def _worker_config(runtime: Runtime) -> WorkerConfig:
         store=masked(runtime.url),
         version=version(),
         release=code_release(),
+        tracer=tracer,
         one_pool=config.one_pool,
         claim_batch=config.claim_batch,
         poll_interval=config.poll_interval * 1000,

@@ -129,7 +129,13 @@ class WebApplication:
         except ClientDisconnect:
             return None
         except Exception:  # noqa: BLE001 - whatever it is, the client gets an answer, and the log has it
-            _log.exception("[request] %s %s failed, request %s", request.method, scope["path"], request_id)
+            _log.exception(
+                "[request] %s %s failed, request %s",
+                request.method,
+                scope["path"],
+                request_id,
+                extra={"request_id": request_id},
+            )
             return error_response(ApiError("internal", "an error of this server; its log has it"), request_id)
         return None
 

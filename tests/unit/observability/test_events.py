@@ -64,7 +64,8 @@ def test_group_passes_on_every_event() -> None:
         "tasks_started", "buckets_changed", "events_received", "events_sent", "waiter_resumed", "batch_part_ended",
         "batch_responded",
     }  # fmt: skip
-    assert logged >= events - only_counted
+    only_traced = {"store_slow"}
+    assert logged >= events - only_counted - only_traced
     assert counted >= only_counted
 
 

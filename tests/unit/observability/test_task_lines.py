@@ -14,6 +14,7 @@ import pytest
 from onthedot import App
 from onthedot.clock.manual import ManualClock
 from onthedot.model.failures import encode_failure
+from onthedot.model.traces import RunSpan
 from onthedot.observability.logs import LogObserver
 from onthedot.stores.contract import (
     Completed,
@@ -36,6 +37,7 @@ SUMMARY = re.compile(r"\[(queued|done|cancelled)\] (\d+) more tasks? from (\S+?)
 class FinishedRun:
     record: Record
     started: float
+    span: RunSpan | None = None
 
 
 def tasks(number: int, source: str = "send") -> list[NewTask]:

@@ -47,6 +47,7 @@ class RunMessage(Struct, tag=True, gc=False):
     record: Record
     lease: Lease
     deadline: float | None
+    trace: tuple[str, str] | None = None  # of the span of the run: parent and state
 
 
 class KnownQuery(Struct, tag=True):

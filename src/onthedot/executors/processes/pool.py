@@ -147,7 +147,8 @@ class Processes(Executor):
         if run.on_begin is not None:
             run.on_begin()
             run.on_begin = None
-        child.send(frame(RunMessage(run.source.module, run.record, run.lease, run.deadline_ms)))
+        trace = None if run.span is None else run.span.context
+        child.send(frame(RunMessage(run.source.module, run.record, run.lease, run.deadline_ms, trace)))
 
     def _drop(self, queued: QueuedRun) -> None:
         """Removes a cancelled run; if a child has it, the child and all it has forked are killed."""

@@ -1,0 +1,87 @@
+"""Traces as the engine and the client see them. `observability/spans.py` makes spans, if OpenTelemetry is set up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from onthedot.codec.body import add_trace
+from onthedot.stores.contract import NewTask, Outcome
+
+if TYPE_CHECKING:
+    from onthedot.model.context import RunState
+
+
+class TraceContext(NamedTuple):
+    """A span for others that continue its trace, as W3C Trace Context writes it."""
+
+    parent: str  # version, trace, span, flags
+    state: str = ""
+
+    @property
+    def trace_id(self) -> str:
+        return self.parent.split("-")[1]
+
+    @property
+    def span_id(self) -> str:
+        return self.parent.split("-")[2]
+
+    def pass_on(self, tasks: Sequence[NewTask]) -> tuple[NewTask, ...]:
+        """The tasks, whose runs continue the trace."""
+        return tuple([replace(task, body=add_trace(task.body, self.parent, self.state)) for task in tasks])
+
+
+class RunSpan(Protocol):
+    """The span of a run. It is current while the function runs."""
+
+    context: TraceContext
+
+    def leave(self) -> None:
+        """The function has returned. Called where the span was made."""
+        ...
+
+    def end(self, outcome: Outcome) -> None:
+        """The outcome is known. Later calls have no effect."""
+        ...
+
+
+class SendSpan(Protocol):
+    """The span of an add, which was begun before it. One that is not ended is not exported."""
+
+    tasks: Sequence[NewTask]
+    """The tasks that are to be added: they name the span."""
+
+    def end(self, error: BaseException | None = None) -> None:
+        """The tasks are stored, or could not be."""
+        ...
+
+
+class TaskTracer(Protocol):
+    """Makes spans. None of its methods raises."""
+
+    def begin_run(self, run: RunState) -> RunSpan:
+        """Makes the span of a run whose body is decoded, and makes it current."""
+        ...
+
+    def begin_send(self, tasks: Sequence[NewTask]) -> SendSpan:
+        """Makes one span for these tasks, below the current one."""
+        ...
+
+    def begin_window(self, schedule: str, tasks: Sequence[NewTask]) -> SendSpan:
+        """The same for the tasks of a schedule, which begins a trace."""
+        ...
+
+    def enter(self, context: TraceContext) -> None:
+        """Makes a span of another process current, for the rest of this context."""
+        ...
+
+
+def with_trace(tasks: Sequence[NewTask], tracer: TaskTracer | None) -> Sequence[NewTask]:
+    """Tasks that are added in the caller's transaction; their span ends when they are written, before the commit."""
+    if tracer is None:
+        return tasks
+    span = tracer.begin_send(tasks)
+    span.end()
+    return span.tasks
