@@ -85,15 +85,18 @@ export interface AttentionRow {
 
 export interface Series { step: number; at: string[]; series: Record<string, (number | null)[]> }
 
+export interface ReleaseMark { release: string; at: string }
+
 export interface Overview {
   now: string; counts: Record<string, number>; rates: Rates;
   figures: Record<"latency_p50" | "latency_p95" | "lateness_p99" | "oldest_ready", number | null>;
   history: number[]; attention: AttentionRow[]; more_attention: number; sources: SourceRow[];
-  series: Series; releases: string[];
+  series: Series; releases: string[]; marks: ReleaseMark[];
 }
 
 export interface Status {
   app: string; apps: string[]; environment: string; version: string; releases: string[];
+  workers_by_release: Record<string, number>;
   store: { kind: string; server: string | null; round_trip_ms: number; clock_offset_ms: number | null };
   workers: number; slots: number; running: number; user: string; role: "viewer" | "operator"; features: string[];
   trace_url: string; now: string;

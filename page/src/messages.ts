@@ -42,6 +42,8 @@ export const t = {
     unavailable: (time: string) => `unavailable since ${time}`,
   },
   workers: (n: number) => plural(n, "worker", "workers"),
+  releases: (workers: Record<string, number>) => `releases ${Object.entries(workers).map(([name, number]) => `${name} (${count(number)})`).join(", ")}`,
+  releaseAt: (name: string, at: string) => `┊ ${name} ${at}`,
   slots: (running: number, slots: number) => `${count(running)}/${count(slots)} slots`,
   store: (kind: string, ms: number) => `${kind} ${duration(ms)}`,
   storeDown: (time: string) => `Last known data. The store has not answered since ${time}.`,

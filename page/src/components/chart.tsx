@@ -7,7 +7,9 @@ import { t } from "../messages.ts";
 import { theme, zone } from "../session.ts";
 
 export interface Line { name: string; color: string; values: readonly (number | null)[] }
-interface ChartProps { title: string; at: readonly number[]; lines: readonly Line[] }
+/** A moment on a chart, in seconds, and its name. */
+export interface Mark { at: number; name: string }
+interface ChartProps { title: string; at: readonly number[]; lines: readonly Line[]; marks?: readonly Mark[] }
 
 const HEIGHT = 180;
 const AXIS_FONT = "12px system-ui, sans-serif";
@@ -33,7 +35,23 @@ function cssColor(name: string): string {
   return color;
 }
 
-function options(lines: readonly Line[], width: number): uPlot.Options {
+function drawMarks({ ctx, bbox, valToPos }: uPlot, marks: readonly Mark[]) {
+  ctx.save();
+  ctx.strokeStyle = ctx.fillStyle = cssColor("--ink-2");
+  ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+  ctx.setLineDash([4, 4]);
+  for (const { at, name } of marks) {
+    const x = valToPos(at, "x", true);
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    ctx.fillText(name, x + 4 * devicePixelRatio, bbox.top + 12 * devicePixelRatio);
+  }
+  ctx.restore();
+}
+
+function options(lines: readonly Line[], width: number, marks: () => readonly Mark[]): uPlot.Options {
   const ink = cssColor("--ink-2");
   const grid = { stroke: cssColor("--line"), width: 1 };
   const ticks = { show: false };
@@ -41,6 +59,7 @@ function options(lines: readonly Line[], width: number): uPlot.Options {
     width,
     height: HEIGHT,
     legend: { show: false },
+    hooks: { draw: [(plot) => drawMarks(plot, marks())] },
     cursor: { y: false, points: { show: false } },
     padding: [8, 30, 0, 0],
     scales: { x: { time: true }, y: { range: (_, __, top) => [0, Math.max(1, top * 1.1)] } },
@@ -58,17 +77,20 @@ function options(lines: readonly Line[], width: number): uPlot.Options {
   };
 }
 
-export function Chart({ title, at, lines }: ChartProps) {
+export function Chart({ title, at, lines, marks = [] }: ChartProps) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [isTable, showTable] = useState(false);
+  const shown = marks.filter((mark) => mark.at >= (at[0] ?? Infinity) && mark.at <= (at.at(-1) ?? 0));
+  const drawn = useRef(shown);
+  drawn.current = shown;
   const names = lines.map(({ name }) => name).join();
   useEffect(() => {
     const element = place.current;
     if (!element) return undefined;
     const make = () => {
       plot.current?.destroy();
-      plot.current = new uPlot(options(lines, widthOf(element)), data(at, lines), element);
+      plot.current = new uPlot(options(lines, widthOf(element), () => drawn.current), data(at, lines), element);
     };
     make();
     const resized = new ResizeObserver(() => plot.current?.setSize({ width: widthOf(element), height: HEIGHT }));
@@ -91,6 +113,7 @@ export function Chart({ title, at, lines }: ChartProps) {
         <h2>{title}</h2>
         <span class="legend">
           {lines.map((line) => <span key={line.name} class={`key ${line.color.slice(2)}`}>{line.name}</span>)}
+          {shown.map((mark) => <span key={mark.name}>{t.releaseAt(mark.name, shortClock(mark.at))}</span>)}
         </span>
         <button class="quiet" aria-pressed={isTable} onClick={() => showTable(!isTable)}>{isTable ? t.asChart : t.asTable}</button>
       </div>

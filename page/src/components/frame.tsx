@@ -88,6 +88,7 @@ function Facts() {
         <>
           <span class={found.workers === 0 ? "fact none-alive" : "fact"}>{t.workers(found.workers)}</span>
           <span class="fact wide">{t.slots(found.running, found.slots)}</span>
+          {found.releases.length > 1 && <span class="fact wide mixed">{t.releases(found.workers_by_release)}</span>}
           <span class="fact wider" title={found.store.server ?? undefined}>{t.store(found.store.kind, found.store.round_trip_ms)}</span>
         </>
       )}

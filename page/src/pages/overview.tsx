@@ -136,6 +136,7 @@ function Throughput({ overview }: { overview: Overview }) {
   const end = Math.floor(Date.parse(overview.now) / 1000);
   const at = useMemo(() => history.map((_, i) => end - history.length + 1 + i), [end, history]);
   const lines = useMemo(() => [{ name: t.tiles.done, color: "--c-running", values: history }], [history]);
+  const marks = useMemo(() => overview.marks.map((mark) => ({ name: mark.release, at: Date.parse(mark.at) / 1000 })), [overview.marks]);
   if (history.length < 2) return null;
-  return <Chart title={t.throughput} at={at} lines={lines} />;
+  return <Chart title={t.throughput} at={at} lines={lines} marks={marks} />;
 }

@@ -10,6 +10,7 @@ from random import Random
 from onthedot.clock.protocol import Clock
 from onthedot.engine.config import WorkerConfig
 from onthedot.engine.figure_writer import FigureWriter
+from onthedot.engine.release_entry import note_release
 from onthedot.engine.retry_delay import RetryDelay
 from onthedot.engine.session import WorkerSession
 from onthedot.engine.slots import Slots
@@ -73,6 +74,10 @@ class Maintenance:
         self.retry_at = None
         self._retry_delay.reset()
         return not self._definitions_changed
+
+    async def note_release(self) -> None:
+        """The worker starts."""
+        await note_release(self.store, self.config.release, self.observer)
 
     async def write_figures(self) -> None:
         """Writes what the worker has counted, if it is time for that."""

@@ -117,6 +117,7 @@ class Worker:
         self._runner.tracer = self._config.tracer
         await self._declare()
         await self.session.open(self._cancel, self._on_session_lost, self.hint_listener.run)
+        await self._maintenance.note_release()
         self._unwatch = self._sources.watch(self._on_sources_changed)
         self._loop_task = asyncio.create_task(self._loop())
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from typing import Unpack
 
-from onthedot.clock.epoch import to_optional_ms
+from onthedot.clock.epoch import to_ms, to_optional_ms
 from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
 from onthedot.model.batch_names import batch_task
@@ -39,6 +39,7 @@ from onthedot.operations.limits import CodeDefinitions, LimitOperations
 from onthedot.operations.live_view import LiveView
 from onthedot.operations.modes import ModeOperations
 from onthedot.operations.outbox import OutboxOperations
+from onthedot.operations.releases import ReleaseInfo, read_releases
 from onthedot.operations.run_times import recent_durations
 from onthedot.operations.schedules import ScheduleOperations
 from onthedot.operations.series import SeriesData, read_series
@@ -367,6 +368,10 @@ class Operations(Recorded):
         the last hour; step: 60, 600 or 3600 seconds, by default the smallest one that covers the span.
         """
         return await read_series(self._store, self._clock, names, source, since, until, step)
+
+    async def releases(self, since: datetime) -> list[ReleaseInfo]:
+        """Return the code releases that a worker ran first since then, the oldest first."""
+        return await read_releases(self._store, to_ms(since), int(self._clock.now()))
 
     async def metrics(self, max_sources: int) -> Figures:
         """Return the figures of all workers together. max_sources: that are kept apart; the others are one."""

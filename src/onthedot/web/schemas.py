@@ -358,10 +358,17 @@ class OverviewFigures(Struct, frozen=True, kw_only=True):
     oldest_ready: float | None
 
 
+class ReleaseMark(Struct, frozen=True):
+    """A code release, and when a worker ran it first."""
+
+    release: str
+    at: Moment
+
+
 class Overview(Struct, frozen=True, kw_only=True):
     """The state of an app at a glance. history: tasks that ended in each of the last 60 seconds.
 
-    releases: of the code that live workers run
+    releases: of the code that live workers run; marks: releases that began in the span of the series
     """
 
     now: Moment
@@ -374,6 +381,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     sources: Sequence[SourceRow]
     series: SeriesDetail
     releases: Sequence[str]
+    marks: Sequence[ReleaseMark]
 
 
 class StoreStatus(Struct, frozen=True, kw_only=True):
@@ -395,6 +403,7 @@ class StatusDetail(Struct, frozen=True, kw_only=True):
     environment: str
     version: str
     releases: Sequence[str]
+    workers_by_release: Mapping[str, int]
     store: StoreStatus
     workers: int
     slots: int

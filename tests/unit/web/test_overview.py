@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -64,6 +65,22 @@ async def test_releases_of_live_workers_are_named(shop: App[Any], monkeypatch: p
     monkeypatch.setenv("ONTHEDOT_RELEASE", "shop@17")
     async with shop.running(), web_site(shop) as site:
         assert (await site.viewer.json("/overview"))["releases"] == ["shop@17"]
+
+
+async def test_release_is_noted_at_its_first_start(shop: App[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    async with shop, web_site(shop) as site:
+        for release in ("", "r1", "r2", "r1"):
+            monkeypatch.setenv("ONTHEDOT_RELEASE", release)
+            async with shop.running():
+                await until(partial(runs_release, site, release))
+        marks = (await site.viewer.json("/overview?since=10m"))["marks"]
+        assert [mark["release"] for mark in marks] == ["r1", "r2"]
+        assert marks[0]["at"] <= marks[1]["at"] <= datetime.now(UTC).isoformat()
+
+
+async def runs_release(site: WebSite, release: str) -> bool:
+    found = await site.viewer.json("/status")
+    return bool(found["workers"] == 1 and found["workers_by_release"] == ({release: 1} if release else {}))
 
 
 async def test_failures_have_their_first_time_and_a_trend(shop: App[Any]) -> None:

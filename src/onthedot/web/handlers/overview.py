@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
@@ -17,7 +18,15 @@ from onthedot.operations.workers import WorkerInfo
 from onthedot.web.endpoints import Query, WebCall
 from onthedot.web.handlers.series import read_series, series_detail
 from onthedot.web.rows import rates_row, source_row, utc
-from onthedot.web.schemas import AttentionAction, AttentionRow, Overview, OverviewFigures, StatusDetail, StoreStatus
+from onthedot.web.schemas import (
+    AttentionAction,
+    AttentionRow,
+    Overview,
+    OverviewFigures,
+    ReleaseMark,
+    StatusDetail,
+    StoreStatus,
+)
 
 _MAX_SOURCES = 50
 _MAX_ATTENTION = 5
@@ -65,6 +74,7 @@ async def show_overview(call: WebCall[OverviewQuery, None]) -> Overview:
         ],
         series=series_detail(series),
         releases=releases_of(live.workers),
+        marks=[ReleaseMark(each.name, each.at) for each in await call.operations.releases(series.at[0])],
     )
 
 
@@ -124,6 +134,7 @@ async def show_status(call: WebCall[Query, None]) -> StatusDetail:
         environment=context.settings.environment,
         version=context.app.version,
         releases=releases_of(live.workers),
+        workers_by_release=Counter(each.release for each in live.workers if each.release),
         store=store,
         workers=len(live.workers),
         slots=sum(slots for each in live.workers for slots in each.concurrency.values()),
