@@ -59,6 +59,15 @@ def test_tables_have_no_escaped_pipe_in_code(page: Path) -> None:
     assert [row for row in rows if re.search(r"`[^`]*\\\|[^`]*`", row)] == []
 
 
+def test_table_of_packages_has_every_package() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    table = text[text.index("## Packages") : text.index("## The store contract")]
+    named = set(re.findall(r"`([\w.]+)/?`", table))
+    modules = {path.name for path in SOURCE.glob("*.py") if not path.name.startswith("__")}
+    packages = {name for name in PACKAGES if not name.startswith("__")}
+    assert (packages | modules) - named == set()
+
+
 def test_navigation_has_every_page_once() -> None:
     """The decisions are listed on a page of their own."""
     listed = NAVIGATION.findall((ROOT / "mkdocs.yml").read_text("utf-8"))
