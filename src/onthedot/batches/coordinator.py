@@ -34,13 +34,12 @@ from onthedot.model.options import AddOptions, ResolvedOptions, resolve
 from onthedot.model.stored_batches import BatchRequest, StoredPart, decode_request, read_part, write_part
 from onthedot.model.streams import MAX_ITEM, STREAM_KEEP, StreamedItems, StreamRunProtocol
 from onthedot.observability.events import Observer
-from onthedot.stores.contract import Effects, Limit, Links, NewTask, Policy, Record, Store, Suspended, Wait
+from onthedot.stores.contract import ENDED, Effects, Limit, Links, NewTask, Policy, Record, Store, Suspended, Wait
 
 PRIORITY = 10
 _RECHECK = 60_000  # ms after which a coordinator looks again, whatever its counter says
 _MANY_COMPARISONS = 20_000  # pairs of names: more are compared in a thread, beside the event loop
 _MAX_PART = MAX_ITEM - 100  # bytes; the rest is for fields that are set last
-_ENDED = ("succeeded", "failed", "cancelled")
 _DEADLINE = "the deadline of its batch is over"
 
 
@@ -184,7 +183,7 @@ class Coordinator:
         return await self._worker.calls.run(lambda: self._worker.store.get(uuids))
 
     def _has_ended(self, part: PlannedPart, record: Record | None) -> bool:
-        if record is None or record.state not in _ENDED:
+        if record is None or record.state not in ENDED:
             return False
         return part.index in self._not_revived or not _is_old_end(part, record)
 

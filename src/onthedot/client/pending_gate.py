@@ -9,9 +9,7 @@ from dataclasses import dataclass
 
 from onthedot.definitions.sources import Sources
 from onthedot.errors import StoreFull
-from onthedot.stores.contract import NewTask, State, Store
-
-_PENDING: tuple[State, ...] = ("scheduled", "ready", "parked")
+from onthedot.stores.contract import PENDING, NewTask, Store
 
 
 @dataclass
@@ -56,7 +54,7 @@ class PendingGate:
             self._adding.update(coming)
         try:
             for (source, state), number in (await self._store.tally()).items():
-                if state in _PENDING:
+                if state in PENDING:
                     before[source] += number
             for source, number in coming.items():
                 _check(f"{source}: ", before[source], number, self.bounds.of(source))

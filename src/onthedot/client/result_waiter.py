@@ -10,9 +10,8 @@ from contextlib import aclosing
 from onthedot.errors import StoreError, TaskNotFound
 from onthedot.model.task import NAME
 from onthedot.observability.events import Observer
-from onthedot.stores.contract import Hint, Record, Store
+from onthedot.stores.contract import ENDED, Hint, Record, Store
 
-_ENDED = ("succeeded", "failed", "cancelled")
 _POLL = 1.0  # seconds: a hint may be lost, and tasks of other processes send theirs to them
 
 
@@ -102,7 +101,7 @@ class ResultWaiter:
                     (record,) = await self._store.get((uuid,))
                 if record is None:
                     raise TaskNotFound(f"no task {uuid}: never added here, or no longer kept")
-                if record.state in _ENDED:
+                if record.state in ENDED:
                     return record
                 await asyncio.wait([hinted], timeout=_POLL)
             finally:

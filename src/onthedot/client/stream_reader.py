@@ -13,9 +13,8 @@ from onthedot.errors import StreamRestarted, TaskNotFound
 from onthedot.model.streams import Cursor, ItemNote, parse_cursor, read_note, streamed_items
 from onthedot.model.task import NAME
 from onthedot.operations.streams import PAGE, item_reader, read_stream
-from onthedot.stores.contract import CLIENT_LEASE, Record, Store
+from onthedot.stores.contract import CLIENT_LEASE, ENDED, Record, Store
 
-_ENDED = ("succeeded", "failed", "cancelled")
 _RENEW = CLIENT_LEASE / 2000  # seconds: a session that only subscribes must do so again before its lease ends
 _POLL = 1.0  # seconds: a hint may be lost
 
@@ -64,7 +63,7 @@ class StreamReader:
                 hints.check_state = True
             record = await self._read_state(store) if hints.take() else None
             self._add_items(await self._read_notes(store))
-            if record is not None and record.state in _ENDED and not self._is_behind:
+            if record is not None and record.state in ENDED and not self._is_behind:
                 self._check_epoch(record)
                 self.ended = record  # the state was read before the notes, so these were the last
                 self.close()

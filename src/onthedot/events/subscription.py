@@ -20,7 +20,7 @@ from onthedot.events.partition_windows import PartitionWindow
 from onthedot.events.records_in_flight import RecordsInFlight
 from onthedot.observability.events import Observer
 from onthedot.operations.modes import MODE_AGE, RecentModes
-from onthedot.stores.contract import Added, NewTask, Record, Store
+from onthedot.stores.contract import ENDED, Added, NewTask, Record, Store
 
 _READ = 500  # records of one read
 _READ_WAIT = 1.0  # seconds that a read waits for records
@@ -31,7 +31,6 @@ _STATUS_INTERVAL = 1_000.0  # ms between two of these reads
 _COMMIT_COUNT = 20  # ended records, or
 _COMMIT_INTERVAL = 1_000.0  # ms, after which offsets are committed
 _REVOKE = 2.0  # seconds that a commit may take while partitions are given away
-_ENDED = ("succeeded", "failed", "cancelled")
 
 
 class AgentSubscription(ComponentLoop):
@@ -313,4 +312,4 @@ class AgentSubscription(ComponentLoop):
 
 def _has_ended(record: Record | None) -> bool:
     """A task that is not kept any more has ended."""
-    return record is None or record.state in _ENDED
+    return record is None or record.state in ENDED

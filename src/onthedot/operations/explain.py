@@ -18,8 +18,8 @@ from onthedot.operations.humanize import moment_text, plural, short_id, suffix
 from onthedot.operations.start_rate import sample, start_rate
 from onthedot.operations.waits import awaited_signals, is_over, is_sleeping, signal_text
 from onthedot.operations.workers import WorkerInfo, live_workers
-from onthedot.stores.contract import MAX_AHEAD, Blocker, Position, Record, Store, Wait
-from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, expiry
+from onthedot.stores.contract import ENDED, MAX_AHEAD, Blocker, Position, Record, Store, Wait
+from onthedot.stores.rules.records import UNQUEUED_REASONS, expiry
 
 _MAX_HOLDERS = 5  # shown
 _MAX_SAMPLE = 1000  # running tasks that are read

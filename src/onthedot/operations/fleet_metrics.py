@@ -21,7 +21,7 @@ from onthedot.operations.schedules import ScheduleOperations
 from onthedot.operations.sources import SourceInfo, source_infos
 from onthedot.operations.workers import live_workers
 from onthedot.stores.capabilities import ServerInfo
-from onthedot.stores.contract import Record, State, Store
+from onthedot.stores.contract import LIVE, PENDING, Record, State, Store
 
 STORE_UP = Metric("onthedot_store_up", "gauge", "1 if the store answers, else 0.")
 CLOCK_OFFSET = Metric(
@@ -90,8 +90,6 @@ _HEAD = 500  # ready tasks, of all sources, that are read at once
 _PAGE = 1000
 _MAX_READS = 20  # pages of records that one reading takes
 _MAX_PAGES = 3  # of one source
-_PENDING: tuple[State, ...] = ("ready", "parked", "scheduled")
-_LIVE: tuple[State, ...] = ("scheduled", "parked", "ready", "running", "waiting")
 
 
 class FleetMetrics:
@@ -159,11 +157,11 @@ class FleetMetrics:
 
     async def _add_batches(self, figures: Figures, tally: Tally, reader: _RecordReader) -> None:
         """Only while there are batches: records must be read for their priorities."""
-        live = {source for (source, state), count in tally.items() if count and state in _LIVE}
+        live = {source for (source, state), count in tally.items() if count and state in LIVE}
         tasks = {task for source in live if (task := batch_task(source)) is not None}
         by_priority: Counter[int] = Counter()
         for task in sorted(tasks):
-            for state in _PENDING:
+            for state in PENDING:
                 if tally.get((task, state)):
                     by_priority.update(record.policy.priority for record in await reader.read(task, state))
         for priority, count in by_priority.items():

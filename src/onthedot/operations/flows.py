@@ -11,8 +11,8 @@ from onthedot.model.flow_names import JOIN, is_child_flow
 from onthedot.operations.audit import Recorded
 from onthedot.operations.flow_cancel import FlowCancel, flow_size
 from onthedot.operations.flow_retry import revive_dependants, revive_flow
-from onthedot.operations.task_queries import BATCH, NOT_STARTED, TaskFilter, TaskPage, TaskQueries, find_pages
-from onthedot.stores.contract import Record, Store
+from onthedot.operations.task_queries import BATCH, TaskFilter, TaskPage, TaskQueries, find_pages
+from onthedot.stores.contract import NOT_STARTED, Record, Store
 
 CANCEL_TIME = 5.0  # seconds in which a cancel repeats its passes
 _PAUSE = 0.05  # seconds between two passes, while running members end

@@ -16,7 +16,7 @@ from onthedot.model.agent_names import agent_of
 from onthedot.model.batch_names import batch_task
 from onthedot.operations.audit import Recorded
 from onthedot.operations.humanize import plural
-from onthedot.stores.contract import Limit, NewTask, State, Store
+from onthedot.stores.contract import LIVE, Limit, NewTask, Store
 
 Mode: TypeAlias = Literal["", "frozen", "degraded"]
 MODE_AGE = 1000  # ms for which adders use modes without reading them again
@@ -25,7 +25,6 @@ LOOK_INTERVAL = 0.1  # seconds between two looks at a source that drains
 _READ_TIMEOUT = 1.0  # seconds
 _AGENT_QUIET = 2.0  # seconds; a subscription notes the end of a task within 1 s, and then adds the next of its key
 _SOURCE = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
-_LIVE: tuple[State, ...] = ("scheduled", "parked", "ready", "running", "waiting")
 
 
 class RecentModes:
@@ -143,7 +142,7 @@ class ModeOperations(Recorded):
     async def live(self, source: str) -> int:
         """Return how many tasks of a source have not ended."""
         tally = await self._store.tally()
-        return sum(tally.get((source, state), 0) for state in _LIVE)
+        return sum(tally.get((source, state), 0) for state in LIVE)
 
     async def _put(self, current: Limit, mode: Mode) -> None:
         await self._store.put_limits([replace(current, mode=mode)])

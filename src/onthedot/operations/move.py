@@ -18,10 +18,22 @@ from onthedot.model.failures import decode_moved_to, encode_reason
 from onthedot.model.uuid7 import new_uuid
 from onthedot.operations.humanize import plural
 from onthedot.operations.move_schedules import move_schedules
-from onthedot.operations.task_queries import PENDING, find_pages
+from onthedot.operations.task_queries import find_pages
 from onthedot.stores.capabilities import Outbox, find_capability
-from onthedot.stores.contract import CLIENT_LEASE, Added, Ended, Lease, NoteKind, Outcome, Record, Requeued, Store
-from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, is_superseded
+from onthedot.stores.contract import (
+    CLIENT_LEASE,
+    ENDED,
+    PENDING,
+    Added,
+    Ended,
+    Lease,
+    NoteKind,
+    Outcome,
+    Record,
+    Requeued,
+    Store,
+)
+from onthedot.stores.rules.records import UNQUEUED_REASONS, is_superseded
 
 _BATCH = 500
 _DURABLE_NOTES: tuple[NoteKind, ...] = ("step", "item")  # a task that has one finishes where it is

@@ -46,11 +46,11 @@ from onthedot.operations.series import SeriesData, read_series
 from onthedot.operations.signals import SignalOperations
 from onthedot.operations.sources import SourceInfo, source_infos
 from onthedot.operations.streams import item_reader, read_stream
-from onthedot.operations.task_queries import BATCH, NOT_STARTED, TaskFilter, TaskPage, TaskQueries
+from onthedot.operations.task_queries import BATCH, TaskFilter, TaskPage, TaskQueries
 from onthedot.operations.waits import StepInfo, step_infos
 from onthedot.operations.workers import WorkerInfo, live_workers
 from onthedot.stores.capabilities import Repairable, ServerInfo, find_capability
-from onthedot.stores.contract import Effects, Ended, Lease, NewTask, Record, Store
+from onthedot.stores.contract import NOT_STARTED, Effects, Ended, Lease, NewTask, Record, Store
 
 NO_CODE = CodeDefinitions()
 
@@ -97,13 +97,9 @@ class Operations(Recorded):
         """
         recorder = Recorder(self.audit, actor, reason)
         acting = self.recorded_by(recorder)
-        acting.flows = self.flows.recorded_by(recorder)
-        acting.modes = self.modes.recorded_by(recorder)
-        acting.batches = self.batches.recorded_by(recorder)
-        acting.limits = self.limits.recorded_by(recorder)
-        acting.signals = self.signals.recorded_by(recorder)
-        acting.outbox = self.outbox.recorded_by(recorder)
-        acting.schedules = self.schedules.recorded_by(recorder)
+        for name, group in vars(self).items():
+            if isinstance(group, Recorded):
+                setattr(acting, name, group.recorded_by(recorder))
         return acting
 
     def recorded(self, action: str, target: str, reason: str = "") -> AbstractAsyncContextManager[ChangeNote]:

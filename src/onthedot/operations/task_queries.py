@@ -22,8 +22,6 @@ from onthedot.operations.argument_filter import check_conditions, matches
 from onthedot.stores.contract import Note, Page, Record, State, Store
 
 BATCH = 1000  # records per read, where all are wanted
-PENDING: tuple[State, ...] = ("scheduled", "ready", "parked")
-NOT_STARTED: tuple[State, ...] = (*PENDING, "waiting")
 _PAGE = 100
 MAX_READS = 50  # for one page; then it is short, and its cursor continues there
 _CURSOR = re.compile(r"(after:|parked:)?([0-9]+:[0-9.-]*:[0-9]*)?")

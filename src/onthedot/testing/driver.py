@@ -23,14 +23,13 @@ from onthedot.errors import SchedulerStateError
 from onthedot.runtime.runtime import Runtime
 from onthedot.schedules.definition import resolve_rule
 from onthedot.schedules.stored_rule import after_resume, decode_rule
-from onthedot.stores.contract import ChangeEntry, Lease, Record, Store
+from onthedot.stores.contract import ENDED, ChangeEntry, Lease, Record, Store
 from onthedot.testing.assertions import call_text
 
 T = TypeVar("T")
 
 _FAR = 50 * 365 * 86_400_000.0  # ms: no alarm is that far ahead, but the lease of a session is
 _ALL = 10**9  # transitions of a page
-_ENDED = ("succeeded", "failed", "cancelled")
 _MAX_IDLE = 0.5  # real seconds that a test which waits for a task gets to run it, as in gather(handle, test.advance(5))
 
 
@@ -183,7 +182,7 @@ class ClockDriver:
                 self.failed.append(transition.uuid)
 
     async def _alive(self) -> int:
-        return sum(count for (_, state), count in (await self._store.tally()).items() if state not in _ENDED)
+        return sum(count for (_, state), count in (await self._store.tally()).items() if state not in ENDED)
 
     def _next_alarm(self) -> int | None:
         """The next alarm, in whole milliseconds: that of a limit may lie between two."""

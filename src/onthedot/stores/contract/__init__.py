@@ -119,7 +119,11 @@ from onthedot.stores.contract.signals import (
 from onthedot.stores.contract.tasks import (
     BATCH as BATCH,
     DEFAULT as DEFAULT,
+    ENDED as ENDED,
+    LIVE as LIVE,
     NO_HISTORY as NO_HISTORY,
+    NOT_STARTED as NOT_STARTED,
+    PENDING as PENDING,
     RECENT_MS as RECENT_MS,
     Added as Added,
     History as History,

@@ -18,6 +18,11 @@ State: TypeAlias = Literal["scheduled", "parked", "ready", "running", "waiting",
 
 waiting: for a counter; it holds no slot and no place in a lane.
 """
+PENDING: tuple[State, ...] = ("scheduled", "parked", "ready")
+NOT_STARTED: tuple[State, ...] = ("waiting", *PENDING)
+LIVE: tuple[State, ...] = (*NOT_STARTED, "running")
+"""In the order in which tasks go through them, so that a reader of one after the other passes none over."""
+ENDED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
 Reason: TypeAlias = Literal[
     "due", "crash", "cancel", "expired", "crashed", "stray", "undecodable", "lifted", "upstream"
 ]

@@ -9,10 +9,28 @@ from operator import attrgetter
 import msgspec
 
 from onthedot.stores.contract import MAX_TRANSITIONS, ChangeEntry, ChangePage, Record, State, Transition
-from onthedot.stores.memory.tables import ChangeSet
 
 _source_and_state = attrgetter("source", "state")
 _source = attrgetter("source")
+
+
+class ChangeSet:
+    """The transitions of one call, for the change log."""
+
+    __slots__ = ("ended", "entered", "started")
+
+    def __init__(self) -> None:
+        self.entered: list[Record] = []
+        self.started: list[Record] = []
+        self.ended: list[Record] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.entered or self.started or self.ended)
+
+    def clear(self) -> None:
+        self.entered.clear()
+        self.started.clear()
+        self.ended.clear()
 
 
 class _Row(msgspec.Struct, frozen=True, gc=False):

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Reversible
 from heapq import merge
 from itertools import islice
 
-from onthedot.stores.contract import MAX_AHEAD, Page, Position, Record
+from onthedot.stores.contract import ENDED, MAX_AHEAD, Page, Position, Record
 from onthedot.stores.memory.ordered_queue import SEQ_BITS, OrderedQueue
 from onthedot.stores.memory.tables import MemoryTables
 from onthedot.stores.rules.filters import fits
 from onthedot.stores.rules.pages import Candidate, Key, PageBuilder, ReadRequest, in_order, source_of
 from onthedot.stores.rules.position import blockers
-from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS
+from onthedot.stores.rules.records import UNQUEUED_REASONS
 
 _FIRST: Key = (-(2**62), 0)  # before every key
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from onthedot.stores.contract import Record
-from onthedot.stores.rules.records import ENDED, with_state
+from onthedot.stores.contract import ENDED, Record
+from onthedot.stores.rules.records import with_state
 
 if TYPE_CHECKING:
     from onthedot.stores.memory.tables import MemoryTables

@@ -8,6 +8,7 @@ from math import ceil
 from typing import assert_never
 
 from onthedot.stores.contract import (
+    ENDED,
     Added,
     Completed,
     Ended,
@@ -24,6 +25,7 @@ from onthedot.stores.contract import (
     Verdict,
 )
 from onthedot.stores.memory import retention
+from onthedot.stores.memory.change_log import ChangeSet
 from onthedot.stores.memory.claim import MemoryPicker
 from onthedot.stores.memory.counter_tables import MemoryCounterTables
 from onthedot.stores.memory.ended_tasks import EndedTable
@@ -34,7 +36,7 @@ from onthedot.stores.rules.insert import add, new_record
 from onthedot.stores.rules.lanes import release_capacity
 from onthedot.stores.rules.outbox import publish
 from onthedot.stores.rules.places import due_in, end_as_chore
-from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, alarm_of, ended, with_history, with_state
+from onthedot.stores.rules.records import UNQUEUED_REASONS, alarm_of, ended, with_history, with_state
 from onthedot.stores.rules.settle import late_verdict, requeue_outcome, suspend
 from onthedot.stores.rules.task_tables import LeasedRecord, SessionEntry
 
@@ -55,25 +57,6 @@ class ClaimEntry:
         self.uuids: list[str] = uuids
         self.chores: bool = chores
         self.remaining: int = len(uuids)  # still leased
-
-
-class ChangeSet:
-    """The transitions of one call, for the change log."""
-
-    __slots__ = ("ended", "entered", "started")
-
-    def __init__(self) -> None:
-        self.entered: list[Record] = []
-        self.started: list[Record] = []
-        self.ended: list[Record] = []
-
-    def __bool__(self) -> bool:
-        return bool(self.entered or self.started or self.ended)
-
-    def clear(self) -> None:
-        self.entered.clear()
-        self.started.clear()
-        self.ended.clear()
 
 
 class MemoryTables(MemoryCounterTables):

@@ -13,6 +13,7 @@ import msgspec
 
 from onthedot.stores.contract import (
     DEFAULT,
+    ENDED,
     NO_HISTORY,
     Completed,
     Ended,
@@ -35,7 +36,7 @@ from onthedot.stores.redis.policy_format import (
     unreadable_policies,
 )
 from onthedot.stores.redis.uuid_format import pack_uuid, pack_uuids, uuid_at
-from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, with_history
+from onthedot.stores.rules.records import UNQUEUED_REASONS, with_history
 
 _TASK = Struct(">q6sH")  # due, added, length of the head
 _HISTORY = Struct(">HI")  # lengths of head and error

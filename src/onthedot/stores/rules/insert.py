@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onthedot.stores.contract import NO_HISTORY, Added, History, NewTask, Record
+from onthedot.stores.contract import ENDED, NO_HISTORY, Added, History, NewTask, Record
 from onthedot.stores.rules.places import enter, leave, must_end, next_place
-from onthedot.stores.rules.records import ENDED, times_out
+from onthedot.stores.rules.records import times_out
 from onthedot.stores.rules.task_tables import TaskTables
 from onthedot.stores.rules.unique_keys import key_holder, take_key
 

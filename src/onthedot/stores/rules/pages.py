@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from onthedot.stores.contract import Page, Record
+from onthedot.stores.contract import ENDED, Page, Record
 from onthedot.stores.rules.filters import check
-from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS
+from onthedot.stores.rules.records import UNQUEUED_REASONS
 
 MOST_SCANNED = 20_000  # candidates per call
 MOST_NAMED = 2_000  # tasks whose uuid has a beginning: more are found by a scan, newest first

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from math import ceil
 
-from onthedot.stores.contract import NO_HISTORY, History, Lease, Reason, Record, Requeued, State, Suspended, Wait
+from onthedot.stores.contract import ENDED, NO_HISTORY, History, Lease, Reason, Record, Requeued, State, Suspended, Wait
 
-ENDED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
 UNQUEUED_REASONS: frozenset[Reason] = frozenset(
     {"cancel", "expired", "crashed", "stray", "undecodable", "lifted", "upstream"}
 )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from onthedot.stores.contract import CLIENT_LEASE, HeartbeatResult, Lease, LeasedTasks, Record
+from onthedot.stores.contract import CLIENT_LEASE, ENDED, HeartbeatResult, Lease, LeasedTasks, Record
 from onthedot.stores.rules.lanes import release_capacity
 from onthedot.stores.rules.notifications import CancelRequest
 from onthedot.stores.rules.places import end_as_chore, queue_chore, requeue
-from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, after_crash, with_history, with_state
+from onthedot.stores.rules.records import UNQUEUED_REASONS, after_crash, with_history, with_state
 from onthedot.stores.rules.task_tables import LeasedRecord, SessionEntry, TaskTables
 
 

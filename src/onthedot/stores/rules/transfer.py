@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onthedot.stores.contract import Added, LeasedTasks, Record
+from onthedot.stores.contract import ENDED, Added, LeasedTasks, Record
 from onthedot.stores.rules.counters import uncount_end
 from onthedot.stores.rules.places import end_as_chore, enter, next_place, queue_chore
-from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, adopted, is_superseded, revived, with_state
+from onthedot.stores.rules.records import UNQUEUED_REASONS, adopted, is_superseded, revived, with_state
 from onthedot.stores.rules.sessions import lease_chores, open_client_session, reap_overdue
 from onthedot.stores.rules.task_tables import TaskTables, UniqueKey
 from onthedot.stores.rules.unique_keys import key_holder, take_key

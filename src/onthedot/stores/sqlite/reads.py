@@ -8,6 +8,7 @@ from pathlib import Path
 
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import (
+    ENDED,
     MAX_AHEAD,
     NO_COUNTER,
     NO_HISTORY,
@@ -28,7 +29,7 @@ from onthedot.stores.contract import (
 from onthedot.stores.rules.change_log import choose_newest
 from onthedot.stores.rules.pages import PageBuilder
 from onthedot.stores.rules.position import blockers
-from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS
+from onthedot.stores.rules.records import UNQUEUED_REASONS
 from onthedot.stores.sqlite.change_rows import to_call
 from onthedot.stores.sqlite.errors import translate
 from onthedot.stores.sqlite.event_reads import SqliteEventReads

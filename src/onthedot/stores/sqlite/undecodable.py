@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from onthedot.stores.contract import ENDED
 from onthedot.stores.rules.lanes import admit
 from onthedot.stores.rules.limits import count_admitted
 from onthedot.stores.rules.places import queue_chore
-from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, after_wait, rescheduled, with_history, with_state
+from onthedot.stores.rules.records import UNQUEUED_REASONS, after_wait, rescheduled, with_history, with_state
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import TaskRow
 from onthedot.stores.sqlite.tables import SqliteTables
