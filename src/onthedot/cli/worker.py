@@ -23,6 +23,7 @@ from onthedot.operations.workers import WorkerInfo
 from onthedot.supervisor.exit_codes import FAILED, CommandError
 from onthedot.supervisor.health_port import parse_address
 from onthedot.supervisor.messages import LaunchOptions
+from onthedot.supervisor.service_manager import ServiceManager
 from onthedot.supervisor.supervisor import Supervisor
 
 _RELEASE = 6  # its column in the list of workers
@@ -104,7 +105,8 @@ def worker(
     config = LaunchOptions(
         app_of(options, app), options.store, log_format=log_format, metrics_sources=counted, **launch
     )
-    sys.exit(asyncio.run(Supervisor(config, processes, health).run()))
+    manager = ServiceManager.from_environment(os.environ)
+    sys.exit(asyncio.run(Supervisor(config, processes, health, manager).run()))
 
 
 @click.command(hidden=True)

@@ -17,6 +17,7 @@ from onthedot.supervisor.health_port import HealthPort
 from onthedot.supervisor.heartbeats import wait_for_reaps
 from onthedot.supervisor.messages import LaunchOptions
 from onthedot.supervisor.restart_pause import RestartPause
+from onthedot.supervisor.service_manager import ServiceManager
 from onthedot.supervisor.worker_metrics import WorkerMetrics
 from onthedot.supervisor.worker_process import START_TIMEOUT, WorkerProcess, describe_exit_code, signal_handlers
 
@@ -24,13 +25,20 @@ _MAX_FAILED_STARTS = 3  # of a slot that has never been ready, without an error 
 
 
 class Supervisor:
-    """health: the address of the health port. A slot is the place of one process and of its successors."""
+    """A slot is the place of one process and of its successors.
 
-    def __init__(self, config: LaunchOptions, processes: int, health: tuple[str, int] | None) -> None:
+    health: the address of the health port
+    manager: is notified when all processes are ready, and when the supervisor stops
+    """
+
+    def __init__(
+        self, config: LaunchOptions, processes: int, health: tuple[str, int] | None, manager: ServiceManager
+    ) -> None:
         self._config = config
         self._slots: list[WorkerProcess | None] = [None] * processes
         self._successors: dict[int, WorkerProcess] = {}  # by slot, during a rolling restart
         self._health = health
+        self._manager = manager
         self._metrics = WorkerMetrics()
         self._stop = asyncio.Event()
         self._done: set[int] = set()  # slots that stay empty: drained, or --burst
@@ -46,6 +54,7 @@ class Supervisor:
         async with contextlib.AsyncExitStack() as stack:
             stops = {signal.SIGTERM: self._on_stop, signal.SIGINT: self._on_stop}
             stack.enter_context(signal_handlers({**stops, signal.SIGHUP: self._on_hangup}))
+            await stack.enter_async_context(self._manager.watchdog())
             if self._health is not None:
                 fleet = FleetPage(self._config.metrics_sources)
                 stack.push_async_callback(fleet.close)
@@ -135,6 +144,7 @@ class Supervisor:
             if len(self._slots) > 1:
                 parts.insert(1, f"{len(self._slots)} processes")
             self._say(" · ".join(parts))
+            self._manager.send("READY=1", f"STATUS={' · '.join(parts)}")
 
     # -- signals
 
@@ -145,6 +155,7 @@ class Supervisor:
                 child.cancel_running()
         else:
             self._stop.set()
+            self._manager.send("STOPPING=1")
             self._say(f"stopping · running tasks have {self._config.stop_timeout:g} s (again: cancel them now)")
 
     def _living(self) -> list[WorkerProcess]:
