@@ -1,5 +1,6 @@
 from django.db import transaction
 from django.http import HttpRequest, JsonResponse
+from django.tasks import TaskResultStatus
 from django.tasks.exceptions import TaskResultDoesNotExist
 
 from shop.models import Order
@@ -18,4 +19,7 @@ def show_order(request: HttpRequest, uuid: str) -> JsonResponse:
         result = charge.get_result(uuid)
     except TaskResultDoesNotExist:
         return JsonResponse({"error": "there is no such task"}, status=404)
-    return JsonResponse({"status": result.status, "result": result.return_value if result.is_finished else None})
+    answer = {"status": result.status}
+    if result.status == TaskResultStatus.SUCCESSFUL:
+        answer["result"] = result.return_value
+    return JsonResponse(answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,8 +10,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.support.services.django_environment import ROOT, Release, environment
+from tests.support.waits import wait_until
 
 EXAMPLE = ROOT / "examples" / "django_shop"
 PARTS = Path(__file__).parent
@@ -48,26 +51,28 @@ class DjangoProject:
         assert done.returncode == 0, f"{' '.join(words)}: {done.stdout}{done.stderr}"
         return done.stdout + done.stderr
 
+    def evaluate(self, *lines: str) -> Any:
+        """What ``answer`` is after these lines of Python, in a process of its own."""
+        setup = ("import django, json", "django.setup()", "from expectations import tasks")
+        printed = self.run("-c", "\n".join((*setup, *lines, "print(json.dumps(answer))")))
+        assert printed.returncode == 0, printed.stderr
+        return json.loads(printed.stdout.splitlines()[-1])
+
     @contextmanager
-    def running(self, *words: str, ready: str) -> Iterator[subprocess.Popen[str]]:
+    def running(self, *words: str, ready: str) -> Iterator[None]:
         """A program that runs until the block ends; it is ready when it has printed a line with this text."""
-        process = subprocess.Popen(
-            self._command(words), cwd=self.folder, env=self.environment, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
+        printed = self.folder / "printed"
+        with printed.open("w") as file:
+            process = subprocess.Popen(
+                self._command(words), cwd=self.folder, env=self.environment, stdout=file, stderr=subprocess.STDOUT
+            )
         try:
-            assert process.stdout is not None
-            lines: list[str] = []
-            for line in process.stdout:
-                lines.append(line)
-                if ready in line:
-                    break
-            else:
-                raise AssertionError(f"{' '.join(words)} has ended: {''.join(lines)}")
-            yield process
+            wait_until(lambda: ready in printed.read_text("utf-8") or process.poll() is not None)
+            assert process.poll() is None, printed.read_text("utf-8")
+            yield
         finally:
             process.terminate()
-            process.communicate(timeout=_TIMEOUT)
+            process.wait(_TIMEOUT)
 
     def _command(self, words: tuple[str, ...]) -> list[str]:
         return [str(self.python), "-W", "error::ResourceWarning", *words]

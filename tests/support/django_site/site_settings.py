@@ -1,5 +1,6 @@
 """The settings of the example, with an app of tests, and the store and database of the test."""
 
+import json
 import os
 from typing import Any
 
@@ -15,15 +16,6 @@ LOGGING_CONFIG = None
 OPTIONS: Any = TASKS["default"]["OPTIONS"]
 if "TEST_STORE" in os.environ:
     OPTIONS["STORE"] = os.environ["TEST_STORE"]
-if "TEST_POSTGRES" in os.environ:  # name:host:port:user
-    name, host, port, user = os.environ["TEST_POSTGRES"].split(":")
-    DATABASES = {
-        "default": {
-            "ENGINE": "django.db.backends.postgresql",
-            "NAME": name,
-            "HOST": host,
-            "PORT": port,
-            "USER": user,
-        }
-    }
+if "TEST_DATABASE" in os.environ:  # of Postgres
+    DATABASES = {"default": {"ENGINE": "django.db.backends.postgresql", **json.loads(os.environ["TEST_DATABASE"])}}
 TASKS["default"]["QUEUES"] = ["default", "reports", "gpu"]

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg.conninfo
 import pytest
 
 from tests.support.django_site.project import EXAMPLE, DjangoProject, make_project
 from tests.support.services.django_environment import PACKAGES, ROOT, Release
+from tests.support.services.postgres import Service
 from tests.support.services.programs import Missing, give_up
+from tests.support.waits import wait_until
 
 pytestmark = pytest.mark.once
 
@@ -25,16 +36,119 @@ def test_guide_shows_the_setting_of_the_example() -> None:
     assert f"```python\n{mark}{setting}```" in GUIDE.read_text("utf-8")
 
 
-@pytest.fixture(scope="module", params=list(PACKAGES))
-def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> DjangoProject:
-    release: Release = request.param
+@cache
+def project_of(release: Release, folder: Path) -> DjangoProject:
     try:
-        return make_project(tmp_path_factory.mktemp(f"django-{release}"), release)
+        return make_project(folder / release, release)
     except Missing as missing:
         give_up(missing)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("django")
+
+
+@pytest.fixture(params=list(PACKAGES))
+def project(request: pytest.FixtureRequest, folder: Path) -> DjangoProject:
+    """Of each release, made once."""
+    return project_of(request.param, folder)
+
+
+@pytest.fixture
+def newest(folder: Path) -> DjangoProject:
+    return project_of("6.1", folder)
 
 
 def test_project_gets_what_django_documents(project: DjangoProject) -> None:
     """Of the API of a backend, and of its tasks in a worker."""
     printed = project.check("run_cases.py", "expectations.enqueue_cases", "expectations.run_cases")
     assert "OK" in printed.splitlines()[-1], printed
+
+
+def test_task_of_a_killed_worker_runs_again_and_any_process_reads_its_result(
+    newest: DjangoProject, tmp_path: Path
+) -> None:
+    """Also the example: its command waits in a process of its own for the worker of another."""
+    with newest.running("manage.py", "onthedot", "worker", ready="worker ready"):
+        uuid = newest.evaluate(f"answer = tasks.sleep.enqueue({str(tmp_path)!r}).id")
+        started = tmp_path / "started"
+        wait_until(lambda: started.exists() and started.read_text())
+        killed = int(started.read_text())
+        os.kill(killed, signal.SIGKILL)
+        assert newest.check("manage.py", "order", "ann").strip().endswith("is paid")
+        pid, ids, errors = newest.evaluate(
+            "from expectations.base import ended",
+            f"result = ended(tasks.sleep.get_result({uuid!r}))",
+            "answer = [result.return_value, result.worker_ids, len(result.errors)]",
+        )
+        assert pid != killed
+        assert (len(ids), ids[0], errors) == (2, "unknown", 0)
+        listed = json.loads(newest.check("manage.py", "onthedot", "task", "list", "--json", "--state", "succeeded"))
+        assert uuid in [task["uuid"] for task in listed["tasks"]]
+
+
+def test_command_stops_at_wrong_settings(newest: DjangoProject) -> None:
+    wrong = DjangoProject(newest.folder, newest.python, {"TEST_STORE": "redis://localhost/0"})
+    done = wrong.run("manage.py", "onthedot", "worker")
+    assert (done.returncode, "onthedot.E005" in done.stderr) == (1, True), done.stderr
+    assert "worker" in newest.check("manage.py", "onthedot", "--help")
+
+
+@pytest.fixture
+def postgres_project(postgres: Service, tmp_path: Path) -> Iterator[DjangoProject]:
+    """On Django 6.1, with a database of its own that is also the store."""
+    with postgres.database() as url:
+        known = psycopg.conninfo.conninfo_to_dict(url)
+        fields = {"NAME": "dbname", "HOST": "host", "PORT": "port", "USER": "user", "PASSWORD": "password"}
+        database = {ours: str(known.get(theirs, "")) for ours, theirs in fields.items()}
+        try:
+            yield make_project(tmp_path / "project", "6.1", TEST_STORE=url, TEST_DATABASE=json.dumps(database))
+        except Missing as missing:
+            give_up(missing)
+
+
+def test_tasks_join_transactions_of_postgres_and_leave_no_connection(
+    postgres_project: DjangoProject, postgres: Service
+) -> None:
+    postgres_project.check("run_cases.py", "expectations.enqueue_cases.JoinTest")
+    name = urlsplit(postgres_project.settings["TEST_STORE"]).path.removeprefix("/")
+
+    def connections() -> int:
+        (row,) = postgres.ask("SELECT count(*) FROM pg_stat_activity WHERE datname = %s", name)
+        return int(row[0])
+
+    with postgres_project.running("manage.py", "onthedot", "worker", "-c", "8", ready="worker ready"):
+        postgres_project.evaluate(
+            "from expectations.base import ended", "answer = ended(tasks.connection_id.enqueue()).status"
+        )
+        before = wait_until_steady(connections)
+        statuses, most = postgres_project.evaluate(
+            "from expectations.base import ended",
+            "from django.db import connection, transaction",
+            "with transaction.atomic():",
+            "    results = [tasks.connection_id.enqueue() for _ in range(900)]",
+            "    results += [tasks.render.enqueue(str(each)) for each in range(100)]",
+            "def count():",
+            "    with connection.cursor() as cursor:",
+            "        cursor.execute('SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()')",
+            "        return cursor.fetchone()[0]",
+            "most = max(count() for each in results if ended(each))",
+            "statuses = {str(each.status) for each in results}",
+            "answer = [sorted(statuses), most]",
+        )
+        assert statuses == ["SUCCESSFUL"]
+        assert most <= before + 8 + 1 + 4  # threads, the thread of async tasks, this program and its store
+        wait_until(lambda: connections() <= before)
+
+
+def wait_until_steady(connections: Callable[[], int]) -> int:
+    """The number once the program that has ended has left."""
+    seen = [connections()]
+
+    def is_steady() -> bool:
+        seen.append(connections())
+        return len(seen) > 20 and len(set(seen[-20:])) == 1
+
+    wait_until(is_steady)
+    return seen[-1]
