@@ -7,7 +7,7 @@ import os
 import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -16,6 +16,7 @@ from onthedot.cli.options import GlobalOptions, store_command
 from onthedot.cli.outbox import event_settings
 from onthedot.cli.target import check_exists, target
 from onthedot.errors import DeclarationError
+from onthedot.observability import log_format
 from onthedot.observability.log_format import print_line
 from onthedot.operations.humanize import suffix
 from onthedot.runtime.settings import version
@@ -48,6 +49,7 @@ class WebOptions:
     access_log: bool
     trace_url: str
     metrics_sources: int
+    log_format: Literal["console", "json"]
     bus: str | None
 
 
@@ -67,6 +69,8 @@ class WebOptions:
 @click.option("--trace-url", metavar="URL", default="", help="Where traces are: https://…/{trace_id}.")
 @click.option("--metrics-sources", type=click.IntRange(1), metavar="N", default=100, show_default=True,
               help="Sources that /metrics keeps apart; the others are source=\"…\".")  # fmt: skip
+@click.option("--log-format", type=click.Choice(["console", "json"]), default="console", show_default=True,
+              help="Of the log, which goes to stderr.")  # fmt: skip
 def web(options: GlobalOptions, **given: Any) -> None:
     """Serve the HTTP API and the page of a store; no code of yours is needed.
 
@@ -110,6 +114,7 @@ async def _serve(options: GlobalOptions, url: str, name: str, given: WebOptions)
     )
     settings.check_bind()
     app = _app(options, url, name, given.bus)
+    log_format.configure(given.log_format, None, app.runtime.logs.root)
     stop = asyncio.Event()
     with (
         listen(host, port) as listener,

@@ -59,6 +59,7 @@ async def serving(app: ASGIApp, listener: socket.socket, *, access_log: bool = F
     """Serve while the block runs. RuntimeError: the server ended by itself."""
     options: dict[str, Any] = {
         "log_config": None,
+        "log_level": "warning",  # its INFO lines are about itself
         "access_log": access_log,
         "server_header": False,
         "date_header": True,
