@@ -91,12 +91,15 @@ class DeadLetterQueue:
         topics = f"*{self._suffix}"
         if wanted.topic is not None:
             topics = dead_letter_topic(wanted.topic, self._suffix)
+        async for found in self._in(topics):
+            if wanted.fits(found):
+                yield found
+
+    async def _in(self, topics: str) -> AsyncIterator[FoundLetter]:
         async for record in self._bus.peek(topics):
             letter = read_dead_letter(record.message)
             topic = letter.topic or original_topic(record.topic, self._suffix) or record.topic
-            found = FoundLetter(record, letter, topic)
-            if wanted.fits(found):
-                yield found
+            yield FoundLetter(record, letter, topic)
 
     async def newest(self, wanted: LetterFilter, limit: int) -> NewestLetters:
         """The newest first."""
@@ -113,7 +116,8 @@ class DeadLetterQueue:
     async def named(self, ids: Collection[str]) -> list[FoundLetter]:
         """Those with these ids: see `FoundLetter.id`."""
         wanted = set(ids)
-        return [found async for found in self.find(LetterFilter()) if found.id in wanted]
+        topics = {topic for each in wanted if (topic := each.rsplit(":", 2)[0]).endswith(self._suffix)}
+        return [found for topic in sorted(topics) async for found in self._in(topic) if found.id in wanted]
 
     async def count(self, wanted: LetterFilter) -> int:
         """How many dead letters there are."""

@@ -25,6 +25,8 @@ from onthedot.web.settings import WebSettings
 
 T = TypeVar("T")
 _LIVE_AGE = 0.5  # seconds
+_MAX_SHARED = 500  # reads whose answers are kept
+_MAX_REST = 60.0  # seconds
 
 
 class AppFacts(NamedTuple):
@@ -46,22 +48,43 @@ OpenDeadLetters: TypeAlias = Callable[[], AbstractAsyncContextManager[DeadLetter
 """Opens the dead letters on the bus of the app."""
 
 
+class _SharedRead:
+    """A read that goes on, or its answer."""
+
+    def __init__(self, task: asyncio.Future[Any], began: float) -> None:
+        self.task = task
+        self._began = began
+        self._took = 0.0
+
+    def note_end(self, done: asyncio.Future[Any]) -> None:
+        self._took = done.get_loop().time() - self._began
+        if not done.cancelled():
+            done.exception()  # each caller raises it
+
+    def is_usable(self, now: float, age: float, rest: float) -> bool:
+        if not self.task.done():
+            return True
+        return now - self._began < max(age, min(_MAX_REST, rest * self._took))
+
+
 class SharedReads:
     """Reads whose answer serves every caller of the next moments: 50 viewers cost one read."""
 
     def __init__(self) -> None:
-        self._reads: dict[str, tuple[float, asyncio.Task[Any]]] = {}
+        self._reads: dict[str, _SharedRead] = {}  # the oldest first
 
-    async def get(self, name: str, age: float, read: Callable[[], Awaitable[T]]) -> T:
-        """age: seconds for which an answer is used again."""
-        now = asyncio.get_running_loop().time()
-        began, task = self._reads.get(name, (0.0, None))
-        is_usable = task is not None and (not task.done() or now - began < age)
-        if task is None or not is_usable or task.get_loop() is not asyncio.get_running_loop():
+    async def get(self, name: str, age: float, read: Callable[[], Awaitable[T]], *, rest: float = 0) -> T:
+        """age: seconds for which an answer is used again; rest: at least so many times as long as the read took."""
+        loop = asyncio.get_running_loop()
+        found = self._reads.pop(name, None)
+        if found is None or found.task.get_loop() is not loop or not found.is_usable(loop.time(), age, rest):
             task = asyncio.ensure_future(read())
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # each caller raises it
-            self._reads[name] = (now, task)
-        return await asyncio.shield(task)
+            found = _SharedRead(task, loop.time())
+            task.add_done_callback(found.note_end)
+        self._reads[name] = found
+        if len(self._reads) > _MAX_SHARED:  # names can have texts of callers in them
+            self._reads.pop(next(iter(self._reads)))
+        return await asyncio.shield(found.task)
 
     def forget(self, *names: str) -> None:
         """The next caller reads again: this process has changed something."""
