@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from onthedot.cli import CommandGroup, main
+from onthedot.web.settings import WebSettings, token_credential
 from tests.support.source_files import ROOT
 
 pytestmark = pytest.mark.once
@@ -81,7 +82,23 @@ def test_command_line_takes_the_options(name: str, words: list[str]) -> None:
         if isinstance(found, CommandGroup):
             found = found.get_command(context, "")
         assert found is not None
-        found.make_context(words[1], words[2:], parent=context).close()  # raises for a wrong option
+        given = found.make_context(words[1], words[2:], parent=context)  # raises for a wrong option
+        if words[1] == "web":
+            check_address(given.params)
+        given.close()
+
+
+def check_address(options: dict[str, Any]) -> None:
+    """As the command does when it starts: a public address needs a token, and TLS or --insecure."""
+    host, port = options["listen"]
+    settings = WebSettings(
+        host=host,
+        port=port,
+        credentials=(token_credential("operator", "operator", "a long token of a test"),),
+        public_url=options["public_url"],
+        insecure=options["insecure"],
+    )
+    settings.check_bind()
 
 
 def test_command_line_with_an_unknown_option_would_be_found() -> None:

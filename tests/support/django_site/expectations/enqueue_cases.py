@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 from django.core.checks import run_checks
 from django.db import transaction
-from django.test import override_settings
+from django.test import AsyncClient, override_settings
 from expectations import tasks
 from expectations.base import exceptions, recorded, unittest
+from project import asgi
 
 from onthedot.integrations.django import Backend, get_app
 from onthedot.integrations.django.framework import DjangoTask, configured
@@ -164,6 +165,20 @@ class JoinTest(unittest.TestCase):
 
     def test_task_outside_of_a_transaction_is_stored_at_once(self):
         self.assertEqual(tasks.add.get_result(tasks.add.enqueue(5).id).args, [5])
+
+
+class ViewTest(unittest.TestCase):
+    def test_views_of_the_example_enqueue_and_read_under_asgi(self):
+        async def main():
+            client = AsyncClient()
+            created = await client.post("/orders?customer=ann")
+            self.assertEqual(created.status_code, 202)
+            shown = await client.get(f"/orders/{created.json()['task']}")
+            self.assertEqual(shown.json(), {"status": "READY"})
+            self.assertEqual((await client.get("/orders/there-is-none")).status_code, 404)
+
+        asyncio.run(main())
+        self.assertTrue(callable(asgi.application))
 
 
 class SettingsTest(unittest.TestCase):
