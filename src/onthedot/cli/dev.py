@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from onthedot.cli.options import GlobalOptions, shared
 from onthedot.cli.worker import app_of, require_unix
+from onthedot.errors import DeclarationError, StoreError
 from onthedot.observability.log_format import print_line
 from onthedot.supervisor.app_loader import module_location
 from onthedot.supervisor.exit_codes import STORE
@@ -20,6 +24,12 @@ from onthedot.supervisor.heartbeats import wait_for_reaps
 from onthedot.supervisor.messages import LaunchOptions
 from onthedot.supervisor.worker_process import START_TIMEOUT, WorkerProcess, describe_exit_code, signal_handlers
 
+if TYPE_CHECKING:
+    from onthedot.cli.dev_page import DevPage  # it needs the extra `web`
+
+_HOST = "127.0.0.1"
+_FIRST_PORT = 8123
+_PORTS = 20  # that are tried
 _STORE_PAUSE = 2.0  # seconds between two starts if the store cannot be used
 _MIN_INTERVAL = 0.2  # seconds between two scans of the folder
 _MAX_SHARE = 0.02  # of a core, for scans
@@ -29,21 +39,54 @@ _SKIPPED = {"__pycache__", "node_modules", "site-packages"}
 @click.command()
 @click.argument("app", required=False)
 @shared("app", "store")
+@click.option("--port", type=click.IntRange(0, 65_535), metavar="PORT",
+              help="The port of the page; 0: any. [8123, or the next free one]")  # fmt: skip
+@click.option("--no-page", is_flag=True, help="Do not serve the page.")
 @click.option("--stop-timeout", type=click.FloatRange(0), metavar="SECONDS", default=5.0, show_default=True,
               help="Seconds that running tasks have when you save or stop; then they are requeued.")  # fmt: skip
 @click.pass_obj
-def dev(options: GlobalOptions, app: str | None, stop_timeout: float) -> None:
-    """Run the tasks of APP (app.py or module:app) and reload when you save."""
+def dev(options: GlobalOptions, app: str | None, port: int | None, no_page: bool, stop_timeout: float) -> None:
+    """Run the tasks of APP (app.py or module:app), serve their page, and reload when you save."""
     require_unix("dev")
     config = LaunchOptions(app_of(options, app), options.store, stop_timeout=stop_timeout, foreground=True)
     folder, _ = module_location(config.app.partition(":")[0])
-    sys.exit(asyncio.run(_Reloader(config, folder).run()))
+    listener = None if no_page else page_listener(port)
+    sys.exit(asyncio.run(_run(config, folder, listener)))
+
+
+async def _run(config: LaunchOptions, folder: Path, listener: socket.socket | None) -> int:
+    if listener is None:
+        return await _Reloader(config, folder).run()
+    from onthedot.cli.dev_page import DevPage
+
+    with listener:
+        async with DevPage(listener) as page:
+            print_line(f"page {page.address}")
+            config = msgspec.structs.replace(config, page_fd=listener.fileno())
+            return await _Reloader(config, folder, page).run()
+
+
+def page_listener(port: int | None, first: int = _FIRST_PORT, tries: int = _PORTS) -> socket.socket | None:
+    """The socket of the page: this port, else one of `tries` from `first` on. None: a line says why."""
+    try:
+        from onthedot.web.server import listen
+    except ImportError:
+        print_line("page: pip install 'onthedot[web]'")
+        return None
+    if port is not None:
+        return listen(_HOST, port)
+    try:
+        return listen(_HOST, first, tries)
+    except DeclarationError:
+        print_line(f"page: no port from {first} to {first + tries - 1} is free; name one by --port")
+        return None
 
 
 class _Reloader:
-    def __init__(self, config: LaunchOptions, folder: Path) -> None:
+    def __init__(self, config: LaunchOptions, folder: Path, page: DevPage | None = None) -> None:
         self._config = config
         self._folder = folder
+        self._page = page
         self._stop = asyncio.Event()
         self._child: WorkerProcess | None = None
         self._retired: set[asyncio.Task[bool]] = set()
@@ -90,8 +133,10 @@ class _Reloader:
         """Start a process, and another one when it dies. If its code cannot be loaded, wait for the next save."""
         problem = ""
         while True:
-            self._child = child = await asyncio.shield(asyncio.ensure_future(WorkerProcess.start(self._config)))
+            self._child = child = await self._start()
             if not await child.wait_ready(START_TIMEOUT):
+                if self._page is not None:
+                    self._page.answer_held()
                 code = await child.wait_ended()
                 message = child.error or f"it ended before it was ready, {describe_exit_code(code)}"
                 if code != STORE:
@@ -103,9 +148,27 @@ class _Reloader:
                 await asyncio.sleep(_STORE_PAUSE)
                 continue
             print_line(f"worker ready · {child.banner} · reloads when you save")
+            await self._show(child)
             code = await child.wait_ended()
             print_line(f"the worker died, {describe_exit_code(code)}; starting another")
             await asyncio.sleep(0.5)
+
+    async def _start(self) -> WorkerProcess:
+        """Start a process; one that is still being started when this is cancelled is stopped again."""
+        starting = asyncio.ensure_future(WorkerProcess.start(self._config))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await (await starting).stop()
+            raise
+
+    async def _show(self, child: WorkerProcess) -> None:
+        if self._page is None or child.stores is None:
+            return
+        try:
+            await self._page.show(child.stores)
+        except StoreError as error:
+            print_line(f"page: {error}; it tries again when the worker starts again")
 
 
 def python_files(folder: Path) -> dict[str, int]:

@@ -8,11 +8,13 @@ import platform
 import signal
 import subprocess
 import sys
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal
 
 import click
 from click.shell_completion import CompletionItem
 
+from onthedot.api.app import App
 from onthedot.cli.options import GlobalOptions, shared, store_command
 from onthedot.cli.output import screen, short_ids, write, write_json
 from onthedot.cli.table import Column, number
@@ -115,7 +117,13 @@ def worker(
 def child(fd: int, options: str) -> None:
     from onthedot.supervisor.worker_main import run_child
 
-    sys.exit(run_child(fd, options))
+    sys.exit(run_child(fd, options, _page_in_worker))
+
+
+def _page_in_worker(app: App[Any], fd: int) -> AbstractAsyncContextManager[None]:
+    from onthedot.cli.dev_page import page_in_worker
+
+    return page_in_worker(app, fd)
 
 
 def app_of(options: GlobalOptions, app: str | None) -> str:

@@ -37,6 +37,7 @@ class LaunchOptions(msgspec.Struct, frozen=True):
     components: bool = True  # it runs the components, too: the first process does
     without: tuple[str, ...] = ()  # kinds of components that do not run
     metrics_sources: int = 0  # sources that its metrics keep apart; 0: it counts nothing
+    page_fd: int = -1  # the socket on which it serves the page if no other process sees its store
 
 
 class SessionSpec(msgspec.Struct, frozen=True):

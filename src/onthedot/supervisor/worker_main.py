@@ -10,10 +10,11 @@ import math
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -33,6 +34,8 @@ from onthedot.supervisor.fleet_page import StoreSpec
 from onthedot.supervisor.messages import LaunchOptions, ParentChannel, WorkerReport
 from onthedot.supervisor.worker_figures import WorkerFigures
 
+PageBeside: TypeAlias = Callable[[App[Any], int], contextlib.AbstractAsyncContextManager[None]]
+"""Serves the page of an app on the socket with this number."""
 _REPORT_INTERVAL = 1.0  # seconds
 _MAX_ERROR = 8000  # characters
 _WAIT_PAUSE = 0.5  # seconds between two attempts to reach the store
@@ -40,8 +43,12 @@ _WAIT_LOG_INTERVAL = 10.0  # seconds
 _BURST_EVENTS = 5.0  # seconds that --burst waits for the next event to be moved
 
 
-def run_child(fd: int, options: str) -> int:
-    """Run a worker until it is stopped. fd: the socket to the supervisor; options: LaunchOptions as JSON."""
+def run_child(fd: int, options: str, page: PageBeside | None = None) -> int:
+    """Run a worker until it is stopped.
+
+    fd: the socket to the supervisor; options: LaunchOptions as JSON
+    page: serves the page of the app on a socket while the worker runs
+    """
     signal.signal(signal.SIGINT, _ignore)
     faulthandler.enable()  # writes the stacks if the process crashes, or is aborted because it is blocked
     config = msgspec.json.decode(options, type=LaunchOptions)
@@ -52,7 +59,7 @@ def run_child(fd: int, options: str) -> int:
         app.runtime.use(_configured(app, config, parent))
         parent.store = lambda: (app.runtime.url, app.name)
         with asyncio.Runner(loop_factory=_event_loop) as runner:
-            return runner.run(WorkerMain(app, config, parent).run())
+            return runner.run(WorkerMain(app, config, parent, page).run())
     except OnTheDotError as error:  # reported once by the supervisor, not by each process
         parent.send(WorkerReport(error=str(error)[:_MAX_ERROR]))
         return exit_code_for(error)
@@ -100,11 +107,14 @@ def _matching(names: frozenset[str], globs: tuple[str, ...]) -> frozenset[str]:
 class WorkerMain:
     """Starts the app's worker, reports to the supervisor, and stops at a signal."""
 
-    def __init__(self, app: App[Any], config: LaunchOptions, parent: ParentChannel) -> None:
+    def __init__(
+        self, app: App[Any], config: LaunchOptions, parent: ParentChannel, page: PageBeside | None = None
+    ) -> None:
         self._app = app
         self._runtime = app.runtime
         self._config = config
         self._parent = parent
+        self._page = page
         self._stop = asyncio.Event()
         self._figures: WorkerFigures | None = None
         if config.metrics_sources:
@@ -130,9 +140,10 @@ class WorkerMain:
             background.append(asyncio.create_task(self._figures.watch()))
         if self._config.burst:
             background.append(asyncio.create_task(self._stop_when_idle()))
-        while host.status == "running" and not self._stop.is_set():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), 1)
+        async with self._page_of_a_private_store():
+            while host.status == "running" and not self._stop.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stop.wait(), 1)
         fatal = host.status == "stopped"
         await host.stop(self._config.stop_timeout)
         for task in background:
@@ -159,6 +170,16 @@ class WorkerMain:
             else:
                 return True
         return False
+
+    def _page_of_a_private_store(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """The page, if `dev` wants one and only this process sees its tasks; otherwise `dev` serves it."""
+        fd = self._config.page_fd
+        if fd < 0:
+            return contextlib.nullcontext()
+        if self._page is None or self._runtime.store.traits.shared:
+            os.close(fd)
+            return contextlib.nullcontext()
+        return self._page(self._app, fd)
 
     def _cancel_running(self) -> None:
         self._stop.set()

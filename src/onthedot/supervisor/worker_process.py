@@ -61,9 +61,10 @@ class WorkerProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             fd = theirs.fileno()
+            fds = (fd,) if config.page_fd < 0 else (fd, config.page_fd)
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "onthedot", "_child", str(fd), msgspec.json.encode(config).decode(),
-                pass_fds=(fd,), process_group=None if config.foreground else 0,
+                pass_fds=fds, process_group=None if config.foreground else 0,
             )  # fmt: skip
         return cls(config, process, *await asyncio.open_connection(sock=ours, limit=_MAX_LINE))
 

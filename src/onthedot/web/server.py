@@ -7,12 +7,11 @@ import contextlib
 import socket
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from starlette.types import ASGIApp
 
 from onthedot.errors import DeclarationError
-from onthedot.web.application import WebApplication
 from onthedot.web.security import MAX_HEADERS
 
 try:
@@ -22,6 +21,17 @@ except ImportError as _error:
 
 _STOP_TIME = 3  # seconds that answers have at the end
 _BACKLOG = 512
+
+
+@runtime_checkable
+class _StreamingApp(Protocol):
+    def end_streams(self) -> None: ...
+
+
+def end_streams(app: object) -> None:
+    """End the responses of an app that would go on."""
+    if isinstance(app, _StreamingApp):
+        app.end_streams()
 
 
 class _Server(uvicorn.Server):
@@ -39,7 +49,7 @@ def listen(host: str, port: int, tries: int = 1) -> socket.socket:
         try:
             return socket.create_server((host, number), family=family, backlog=_BACKLOG)
         except OSError as error:
-            problem = error.strerror or str(error)
+            problem = (error.strerror or str(error)).partition(" (while")[0]
     raise DeclarationError(f"cannot listen on {host}:{port}: {problem}")
 
 
@@ -84,6 +94,5 @@ async def serving(app: ASGIApp, listener: socket.socket, *, access_log: bool = F
         yield
     finally:
         server.should_exit = True
-        if isinstance(app, WebApplication):
-            app.end_streams()
+        end_streams(app)
         await running
