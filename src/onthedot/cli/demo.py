@@ -7,25 +7,30 @@ import inspect
 import logging
 import os
 import signal
+import sys
 import tempfile
 import textwrap
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from onthedot import App, AsyncTaskHandle, AtMost, current_task
+from onthedot.cli.interrupt import stop_event
 from onthedot.cli.output import Screen, screen
 from onthedot.clock.protocol import Timer
 from onthedot.model.task import TaskInfo
 from onthedot.supervisor.exit_codes import INTERRUPTED
 from onthedot.supervisor.messages import LaunchOptions
 from onthedot.supervisor.worker_process import WorkerProcess
+
+if TYPE_CHECKING:
+    from onthedot.cli.demo_page import DemoPage  # it needs the extra `web`
 
 _quiet = logging.getLogger("onthedot-demo")
 _quiet.setLevel(logging.CRITICAL + 1)  # the tour prints what happens
@@ -278,9 +283,21 @@ STEPS: list[tuple[Callable[[], Coroutine[Any, Any, None]], Any]] = [
 ]  # fmt: skip
 
 
-async def tour(url: str) -> None:
+def page_of_the_tour() -> AbstractAsyncContextManager[DemoPage | None]:
+    """None without the extra `web`."""
+    try:
+        from onthedot.cli.demo_page import demo_page
+    except ImportError:
+        return nullcontext()
+    return demo_page(app)
+
+
+async def tour(url: str, with_page: bool) -> None:
     stage.screen.print(f"[bold]onthedot[/] in {len(STEPS)} steps. Nothing to install, nothing left behind.")
-    async with presses(url), press, app.running():
+    beside = page_of_the_tour() if with_page else nullcontext()
+    async with presses(url), press, app.running(), beside as page:
+        if page is not None:
+            stage.screen.print(f"page {page.address}")
         for number, (step, task) in enumerate(STEPS, 1):
             stage.screen.title(f"{number} {step.__name__.replace('_', ' ').capitalize()}")
             stage.screen.print(step.__doc__ or "")
@@ -293,12 +310,20 @@ async def tour(url: str) -> None:
         states = Counter(task.state.value for task in (await app.find(limit=10_000)).tasks)
         check(not states["failed"] + states["cancelled"], f"{states['succeeded']} tasks succeeded, none was lost")
         stage.screen.print("\nNow yours: the README has an example of 15 lines.")
+        if page is not None and page.is_open and sys.stdin.isatty() and sys.stdout.isatty():
+            stage.screen.print("The page stays for you; Ctrl+C ends it.")
+            with stop_event() as stop:
+                await stop.wait()
 
 
 @click.command()
 @click.option("--speed", type=click.FloatRange(0.1, 100), default=1.0, show_default=True, help="Times faster.")
-def demo(speed: float) -> None:
-    """A tour in this terminal of what tasks can do, in about 15 seconds. It runs, checks itself and ends."""
+@click.option("--no-page", is_flag=True, help="Do not serve the page.")
+def demo(speed: float, no_page: bool) -> None:
+    """A tour in this terminal of what tasks can do, in about 15 seconds. It runs, checks itself and ends.
+
+    The page shows the same tasks. At a terminal, a page that you have opened stays until Ctrl+C.
+    """
     global stage  # noqa: PLW0603 - the functions that are shown use it
     stage = Stage(screen(), speed)
     ticks.clear()
@@ -306,7 +331,7 @@ def demo(speed: float) -> None:
         with tempfile.TemporaryDirectory(prefix="onthedot-demo-") as folder:
             url = f"sqlite:///{folder}/demo.db"
             with app.override(store=url, clock=stage), press.override(store=url):
-                asyncio.run(tour(url))
+                asyncio.run(tour(url, not no_page))
     except KeyboardInterrupt:
         stage.screen.print("\nStopped; nothing is left behind.")
         raise SystemExit(INTERRUPTED) from None

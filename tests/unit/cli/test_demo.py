@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -10,6 +11,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
@@ -149,6 +152,21 @@ def test_demo_runs_at_a_terminal(terminals: list[Terminal], rich: bool) -> None:
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
     assert all(title in plain for title in TITLES)
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h")  # the cursor is shown again
+
+
+def test_page_that_was_opened_at_a_terminal_stays_until_ctrl_c(terminals: list[Terminal]) -> None:
+    terminals.append(Terminal("demo", "--speed", "10"))
+    address = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminals[-1].read(until="1 Now and later"))
+    found = re.search(r"page http://127\.0\.0\.1:(\d+)/\?token=([\w-]{43})\r?\n", address)
+    assert found is not None, address
+    with closing(HTTPConnection("127.0.0.1", int(found[1]))) as connection:
+        connection.request("GET", "/api/v1/status", headers={"Authorization": f"Bearer {found[2]}"})
+        answer = connection.getresponse()
+        assert (answer.status, json.loads(answer.read())["app"]) == (200, "demo")
+    terminals[-1].read(until="Ctrl+C ends it.")
+    terminals[-1].process.send_signal(signal.SIGINT)
+    assert "Traceback" not in terminals[-1].read()
+    assert terminals[-1].process.wait(10) == 0
 
 
 def test_demo_runs_on_an_ascii_terminal() -> None:
