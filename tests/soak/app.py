@@ -66,11 +66,12 @@ async def produce() -> None:
     random = Random(1)
     ended = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
     while not ended.done():
-        async with app.running():
-            for _ in range(ROUNDS):
-                with contextlib.suppress(OnTheDotError):  # the store is cut off now and then
-                    await add(random)
-                await asyncio.sleep(PACE)
+        with contextlib.suppress(OnTheDotError):  # the store is cut off now and then, also while the worker starts
+            async with app.running():
+                for _ in range(ROUNDS):
+                    with contextlib.suppress(OnTheDotError):
+                        await add(random)
+                    await asyncio.sleep(PACE)
 
 
 async def add(random: Random) -> None:
