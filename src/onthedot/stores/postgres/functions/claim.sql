@@ -196,7 +196,10 @@ BEGIN
     IF seqs = '{}' THEN
         RETURN;
     END IF;
-    FOR _place IN SELECT p.* FROM unnest(seqs) WITH ORDINALITY AS u (seq, nth)
+    _sources := ARRAY(SELECT p.source FROM unnest(seqs) WITH ORDINALITY AS u (seq, nth)
+        CROSS JOIN LATERAL (SELECT source FROM place WHERE seq = u.seq OFFSET 0) AS p ORDER BY u.nth);
+    PERFORM take_unlaned_v1(_app, seqs, _reason, _now);
+    FOR _place IN SELECT p.* FROM unnest(seqs) WITH ORDINALITY AS u (seq, nth)  -- those that have a lane
         JOIN place AS p ON p.seq = ANY (seqs) AND p.seq = u.seq ORDER BY u.nth
     LOOP
         IF _place.kind NOT IN ('c', 'l') THEN
@@ -206,8 +209,7 @@ BEGIN
             UPDATE task SET cancel_requested = true, reason = 'cancel' WHERE seq = _place.seq;
         END IF;
         DELETE FROM place WHERE seq = _place.seq;
-        _sources := _sources || _place.source::text;
-        IF _place.lane IS NOT NULL AND _place.kind IN ('r', 'p') THEN
+        IF _place.kind IN ('r', 'p') THEN
             woken := woken || admit_v1(_app, ARRAY[_place.lane::text], _now);
         END IF;
     END LOOP;

@@ -89,3 +89,26 @@ BEGIN
     PERFORM log_transitions_v1(
         _place.app, _now, state_v1(_place.kind), ARRAY[_seq], ARRAY[_place.source::text]);
 END $$;
+
+-- name: take_unlaned_v1
+-- Take those of these tasks out of their places that have no lane, for a caller that ends or moves them. Their places are
+-- locked.
+CREATE FUNCTION take_unlaned_v1(_app integer, _seqs bigint[], _reason text, _now double precision) RETURNS void
+LANGUAGE sql AS $$
+    WITH given AS MATERIALIZED (
+        SELECT p.*, t.ctid AS task_ctid FROM unnest(_seqs) WITH ORDINALITY AS u (seq, nth)
+        CROSS JOIN LATERAL (SELECT ctid AS place_ctid, kind, lane, source FROM place WHERE seq = u.seq OFFSET 0) AS p
+        CROSS JOIN LATERAL (SELECT ctid FROM task WHERE seq = u.seq OFFSET 0) AS t WHERE p.lane IS NULL
+    ), marked AS (
+        UPDATE task AS t SET cancel_requested = t.cancel_requested OR _reason = 'cancel',
+            reason = CASE WHEN g.kind IN ('c', 'l') AND _reason <> 'cancel' THEN t.reason ELSE _reason END,
+            state = CASE WHEN g.kind IN ('c', 'l') THEN t.state ELSE state_v1(g.kind) END
+        FROM given AS g WHERE t.ctid = g.task_ctid
+        RETURNING t.seq, t.source, t.state, g.kind
+    ), taken AS (
+        DELETE FROM place AS p USING given AS g WHERE p.ctid = g.place_ctid
+    )
+    INSERT INTO change (app, call, at, state, seqs, source, number)
+    SELECT _app, pg_current_xact_id()::text::bigint, floor(_now), state, array_agg(seq ORDER BY seq), source, count(*)
+    FROM marked WHERE kind NOT IN ('c', 'l') GROUP BY source, state;
+$$;
