@@ -14,7 +14,7 @@ import pytest
 
 from onthedot import App
 from onthedot.clock.epoch import to_ms
-from onthedot.operations.schedules import ScheduleInfo
+from onthedot.operations.schedule_info import ScheduleInfo
 from onthedot.schedules.windows import nominal_uuid
 from onthedot.stores.contract import Schedule
 from tests.faults import barrier_app, scaled

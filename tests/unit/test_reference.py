@@ -29,8 +29,8 @@ from onthedot.model.options import AddOptions
 from onthedot.operations.explain import Explanation
 from onthedot.operations.failures import FailureGroup
 from onthedot.operations.limits import LimitInfo
+from onthedot.operations.schedule_info import ScheduleInfo
 from onthedot.operations.schedule_preview import PlannedRun
-from onthedot.operations.schedules import ScheduleInfo
 from onthedot.operations.series import SeriesData
 from onthedot.operations.sources import SourceInfo
 from onthedot.operations.task_queries import TaskFilter

@@ -14,8 +14,9 @@ from onthedot.errors import BadSchedule
 from onthedot.flows.calls import Call
 from onthedot.model.familiar_names import SCHEDULE
 from onthedot.model.task import Task, check_name
+from onthedot.operations.schedule_info import ScheduleInfo
 from onthedot.operations.schedule_preview import PlannedRun
-from onthedot.operations.schedules import Infos, Runs, ScheduleInfo
+from onthedot.operations.schedules import Infos, Runs
 from onthedot.runtime.runtime import Runtime
 from onthedot.schedules.cron import Zone
 from onthedot.schedules.definition import ScheduleDefinition

@@ -15,8 +15,9 @@ from onthedot.cli.target import with_operations, with_operations_or_code
 from onthedot.errors import BadSchedule
 from onthedot.observability.log_format import clean
 from onthedot.operations.humanize import plural
+from onthedot.operations.schedule_info import NO_WORKER, ScheduleInfo
 from onthedot.operations.schedule_preview import PlannedRun
-from onthedot.operations.schedules import NO_WORKER, ScheduleInfo, ScheduleOperations
+from onthedot.operations.schedules import ScheduleOperations
 from onthedot.supervisor.exit_codes import FAILED, CommandError
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from onthedot.operations.failures import group_failures
 from onthedot.operations.health import MAX_UNSERVED, Check, check_clock, check_memory, check_running, read_vitals
 from onthedot.operations.humanize import plural, suffix
 from onthedot.operations.outbox import OutboxStatus
-from onthedot.operations.schedules import ScheduleInfo
+from onthedot.operations.schedule_info import ScheduleInfo
 from onthedot.operations.sources import SourceInfo
 from onthedot.stores.contract import Record, Store
 

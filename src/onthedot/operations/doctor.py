@@ -25,7 +25,7 @@ from onthedot.operations.health import (
 )
 from onthedot.operations.humanize import ago, from_now, plural, suffix
 from onthedot.operations.outbox_health import check_outbox
-from onthedot.operations.schedules import ScheduleInfo
+from onthedot.operations.schedule_info import ScheduleInfo
 from onthedot.operations.sources import Pause, SourceInfo
 from onthedot.operations.workers import WorkerInfo
 

@@ -3,65 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import merge
 from itertools import islice, takewhile
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from onthedot.clock.epoch import from_ms, from_optional_ms
+from onthedot.clock.epoch import from_ms
 from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
-from onthedot.codec.body import NO_HEADERS, Headers, Undecodable
-from onthedot.codec.untyped import decode_untyped
 from onthedot.errors import BadSchedule, StoreBusy, TaskNotFound
+from onthedot.model.task import check_name
 from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.events import Observer
 from onthedot.observability.logs import LogObserver
 from onthedot.operations.audit import Recorded
+from onthedot.operations.schedule_forms import ScheduleForm
+from onthedot.operations.schedule_info import ScheduleInfo, is_orphan, revision_of, schedule_info
 from onthedot.operations.schedule_preview import HOUR, PlannedRun, coming_windows, count_by_hour, planned_run
+from onthedot.operations.schedule_runs import PastWindows, ScheduleRun, past_windows, read_runs
 from onthedot.operations.workers import WorkerInfo, live_workers
 from onthedot.schedules.definition import ScheduleDefinition, resolve_rule
-from onthedot.schedules.rules import ScheduleRule
+from onthedot.schedules.rules import TICK, IntervalSchedule, ScheduleRule
 from onthedot.schedules.stored_rule import (
     StoredRule,
     after_resume,
     decode_rule,
     encode_rule,
-    rule_text,
     store_now,
     unique_key_for,
 )
+from onthedot.schedules.windows import first_run
 from onthedot.stores import contract
 from onthedot.stores.contract import NewTask, Store
 
 _MAX_TRIES = 10  # of a compare-and-set
-NO_WORKER = "no worker is running"
 
 
 class ScheduleNotFound(TaskNotFound):
     """No schedule has this name."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleInfo:
-    """A schedule and its state."""
+class ScheduleConflict(BadSchedule):
+    """The name is taken, or code declares the schedule."""
 
-    name: str
-    source: str
-    rule: str  # as text
-    enabled: bool  # not paused
-    next_run: datetime | None  # None: it is over
-    last_run: datetime | None
-    run_count: int
-    owner: Literal["code", "data"]
-    orphan: bool = False  # code has declared it, but no live worker has that code: it does not fire
-    reason: str = ""  # why it is paused, an orphan or invalid, or that no worker would run its tasks
-    args: Mapping[str, object] = field(default_factory=dict[str, object])
-    options: Mapping[str, object] = field(default_factory=dict[str, object])
-    skipped: Mapping[str, int] = field(default_factory=dict[str, int])  # windows that did not run, by cause
+
+class ScheduleChanged(BadSchedule):
+    """Somebody else has edited the schedule meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleDetails:
+    """A schedule with its next runs, as if it were resumed now, and with its last runs, oldest first."""
+
+    info: ScheduleInfo
+    coming: Sequence[PlannedRun]
+    runs: Sequence[ScheduleRun]
 
 
 class RunNowResult(NamedTuple):
@@ -93,17 +92,64 @@ class ScheduleOperations(Recorded):
         self._clock = clock or SystemClock()
         self._observer: Observer = observer or LogObserver(None)
         self._definitions: Mapping[str, ScheduleDefinition] = {} if definitions is None else definitions
+        self._past: dict[str, tuple[int, PastWindows | None]] = {}  # with the revision of the record
 
     # -- read
 
     async def get(self, name: str) -> ScheduleInfo:
         records, workers = await self._read()
-        return _info(_find(records, name), workers)
+        return schedule_info(_find(records, name), workers)
 
     async def list(self) -> Infos:
         """Return all schedules, by name."""
         records, workers = await self._read()
-        return [_info(record, workers) for record in records]
+        return [schedule_info(record, workers) for record in records]
+
+    async def details(self, name: str | None = None, *, coming: int = 3) -> list[ScheduleDetails]:
+        """Return one schedule, or all by name, with the next and the last runs. coming: how many next ones."""
+        records, workers = await self._read()
+        if name is not None:
+            records = [_find(records, name)]
+        now = self._now()
+        past = [each for record in records if (each := self._past_windows(record)) is not None]
+        runs = await read_runs(self._store, past)
+        found: list[ScheduleDetails] = []
+        for record in records:
+            planned: list[PlannedRun] = []
+            if not (workers and is_orphan(record, workers)):
+                planned = [*islice(self._coming_runs(record, now, alone=False), coming)]
+            found.append(ScheduleDetails(schedule_info(record, workers), planned, runs.get(record.name, ())))
+        return found
+
+    def _past_windows(self, record: contract.Schedule) -> PastWindows | None:
+        """A schedule has others only after its next run, so they are computed once per revision."""
+        if record.last_at is None:
+            return None
+        newest = from_ms(record.last_at)
+        if record.next_at is not None:
+            newest = max(newest, from_ms(record.next_at) - TICK)  # windows that were skipped since
+        known = self._past.get(record.name)
+        if known is not None and known[0] == record.rev:
+            return known[1]
+        rule = self._rule(record, alone=False)
+        found: PastWindows | None = None
+        if rule is not None:
+            found = PastWindows(record.name, rule, past_windows(rule, newest))
+        self._past[record.name] = (record.rev, found)
+        return found
+
+    def preview(self, form: ScheduleForm, limit: int = 5) -> Runs:
+        """Return the first runs of a schedule that is not stored. BadSchedule: its rule cannot be read."""
+        rule = form.as_rule()
+        now = self._now()
+        at = first_run(rule, from_ms(now))
+        if isinstance(rule, IntervalSchedule):
+            rule = rule.with_anchor(from_ms(now))
+        found: Runs = []
+        while at is not None and len(found) < limit:
+            found.append(planned_run("", rule, at))
+            at = rule.next_after(at)
+        return found
 
     async def plan(
         self,
@@ -156,7 +202,7 @@ class ScheduleOperations(Recorded):
             workers = ()
         if name is not None:
             return [_find(records, name)]
-        return [each for each in records if not each.paused and not (workers and _is_orphan(each, workers))]
+        return [each for each in records if not each.paused and not (workers and is_orphan(each, workers))]
 
     def _with_definitions(self, records: Sequence[contract.Schedule]) -> Sequence[contract.Schedule]:
         """The records that a worker with this code would leave: its own, and those that are data."""
@@ -185,19 +231,62 @@ class ScheduleOperations(Recorded):
             note.changed = 1
         return info
 
-    async def _put(self, definition: ScheduleDefinition) -> ScheduleInfo:
+    async def create(self, name: str, form: ScheduleForm, task: NewTask) -> ScheduleInfo:
+        """Create a schedule that is data. ScheduleConflict: the name is taken."""
+        async with self._recorder.change("create schedule", name) as note:
+            try:
+                check_name(name, "name of the schedule")
+            except (TypeError, ValueError) as error:
+                raise BadSchedule(str(error)) from None
+            info = await self._put(ScheduleDefinition(name, form.as_rule(), task), is_new=True)
+            note.changed = 1
+        return info
+
+    async def edit(
+        self, name: str, form: ScheduleForm, task: NewTask | None = None, *, revision: str | None = None
+    ) -> ScheduleInfo:
+        """Change the rule of a schedule that is data, and its task if one is given.
+
+        revision: refuse a schedule that has another one by now
+        """
+        async with self._recorder.change("edit schedule", name) as note:
+            record = _find(await self._store.schedules(), name)
+            self._check_change(name, record, is_new=False, revision=revision)
+            if task is None:
+                task = task_of(name, decode_rule(record))
+            definition = ScheduleDefinition(name, form.as_rule(), task)
+            info = await self._put(definition, revision=revision_of(decode_rule(record)))
+            note.changed = 1
+        return info
+
+    async def _put(
+        self, definition: ScheduleDefinition, *, is_new: bool = False, revision: str | None = None
+    ) -> ScheduleInfo:
         name = definition.name
         for _ in range(_MAX_TRIES):
             old = next((each for each in (await self._store.schedules()) if each.name == name), None)
-            if name in self._definitions or (old is not None and old.definition_digest):
-                raise BadSchedule(f"schedule {name!r} is declared by code: change it there, or take another name")
+            self._check_change(name, old, is_new=is_new, revision=revision)
             new = definition.merged_with(old, self._now(), data=True)
             if new is not None and new.next_at is None and new.rev == 0:
                 raise BadSchedule(f"schedule {name!r} would never run: {definition.schedule!r} has no moment to come")
+            if new is not None and old is not None and new.rev == 0:
+                new = replace(old, rule=new.rule, definition_digest="", next_at=new.next_at)
             await self._store.put_limits(definition.limits())
             if new is None or (await self._store.put_schedules([new]))[0]:
                 return await self.get(name)
         raise _busy(name)
+
+    def _check_change(self, name: str, old: contract.Schedule | None, *, is_new: bool, revision: str | None) -> None:
+        if name in self._definitions or (old is not None and old.definition_digest):
+            raise ScheduleConflict(f"schedule {name!r} is declared by code: change it there, or take another name")
+        if is_new and old is not None:
+            raise ScheduleConflict(f"schedule {name!r} exists already: change it, or take another name")
+        if revision is None:
+            return
+        if old is None:
+            raise ScheduleNotFound(f"no schedule {name!r}; somebody has deleted it")
+        if revision_of(decode_rule(old)) != revision:
+            raise ScheduleChanged(f"schedule {name!r} was edited meanwhile: look at it again, then repeat your change")
 
     async def pause(self, name: str, reason: str = "") -> ScheduleInfo:
         """Stop a schedule until `resume`, also if code declares it again. Tasks that it has added run."""
@@ -248,13 +337,15 @@ class ScheduleOperations(Recorded):
             self._observer.tasks_added((new,))
         return RunNowResult(stored.source, added.uuid, added.fresh)
 
-    async def delete(self, name: str) -> None:
-        """Delete a schedule that is data, or an orphan. Tasks that it has added run."""
+    async def delete(self, name: str, *, revision: str | None = None) -> None:
+        """Delete a schedule that is data, or an orphan. Tasks that it has added run. revision: as in `edit`."""
         async with self._recorder.change("delete schedule", name) as note:
             records, workers = await self._read()
             record = _find(records, name)
-            if record.definition_digest and (name in self._definitions or not _is_orphan(record, workers)):
-                raise BadSchedule(
+            if revision is not None and revision != schedule_info(record, workers).revision:
+                raise ScheduleChanged(f"schedule {name!r} was edited meanwhile: look at it again")
+            if record.definition_digest and (name in self._definitions or not is_orphan(record, workers)):
+                raise ScheduleConflict(
                     f"schedule {name!r} is declared by code and would come back with the next start: "
                     "take it out of the code, or pause it"
                 )
@@ -305,71 +396,11 @@ def _find(records: Sequence[contract.Schedule], name: str) -> contract.Schedule:
     return found
 
 
+def task_of(name: str, stored: StoredRule) -> NewTask:
+    """The task that a stored schedule creates. The lane that is its own follows from its rule."""
+    lane = None if stored.lane == f"@schedule:{name}" else stored.lane
+    return NewTask(new_uuid(), stored.source, stored.body.encode(), None, 0, lane, stored.unique, stored.policy)
+
+
 def _busy(name: str) -> StoreBusy:
     return StoreBusy(f"schedule {name!r} was changed by others {_MAX_TRIES} times in a row; try again")
-
-
-def _is_orphan(record: contract.Schedule, workers: Sequence[WorkerInfo]) -> bool:
-    return bool(record.definition_digest) and not any(record.name in worker.schedules for worker in workers)
-
-
-def _missing_worker(record: contract.Schedule, source: str, workers: Sequence[WorkerInfo]) -> str:
-    """Why no worker would fire it or run its tasks; "" if one would."""
-    if not workers:
-        return NO_WORKER
-    if _is_orphan(record, workers):
-        return "no worker that runs declares it any more"
-    if not any(source in worker.sources for worker in workers):
-        return f"no worker that runs knows its source {source!r}"
-    return ""
-
-
-def _info(record: contract.Schedule, workers: Sequence[WorkerInfo]) -> ScheduleInfo:
-    stored = StoredRule("", "")
-    rule = "?"
-    problem = ""
-    try:
-        stored = decode_rule(record)
-        rule = rule_text(stored)
-    except BadSchedule as error:
-        problem = str(error)
-    args, headers = _body(stored)
-    return ScheduleInfo(
-        name=record.name,
-        source=stored.source,
-        rule=rule,
-        enabled=not record.paused,
-        next_run=from_optional_ms(record.next_at),
-        last_run=from_optional_ms(record.last_at),
-        run_count=record.runs,
-        owner="code" if record.definition_digest else "data",
-        orphan=_is_orphan(record, workers),
-        reason="; ".join(filter(None, (problem, stored.reason, _missing_worker(record, stored.source, workers)))),
-        args=args,
-        options=_options(stored, headers),
-        skipped=stored.skipped,
-    )
-
-
-def _body(stored: StoredRule) -> tuple[dict[str, object], Headers]:
-    try:
-        return decode_untyped(stored.body.encode())
-    except Undecodable:
-        return {}, NO_HEADERS
-
-
-def _options(stored: StoredRule, headers: Headers) -> dict[str, object]:
-    """The options that differ from their defaults, and always overlap, catch_up, grace and priority."""
-    rule: dict[str, Any] = {"catch_up": "latest", "grace": 60.0} | dict(stored.rule or {})
-    policy = stored.policy
-    options: dict[str, object] = {"overlap": stored.overlap, "catch_up": rule["catch_up"], "grace": rule["grace"]}
-    options |= {name: rule[name] for name in ("jitter", "start", "end", "tz") if name in rule}
-    options |= {"priority": policy.priority}
-    more = {
-        "expires": (policy.expires or 0) / 1000,
-        "tags": list(policy.tags),
-        "unique": stored.unique,
-        "label": headers.label,
-        "metadata": dict(headers.metadata or {}),
-    }
-    return options | {name: value for name, value in more.items() if value}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.types import ASGIApp
 
@@ -17,6 +17,9 @@ from onthedot.web.context import AppFacts
 from onthedot.web.errors import ApiError
 from onthedot.web.schemas import AddedTask
 from onthedot.web.settings import WebSettings
+
+if TYPE_CHECKING:
+    from onthedot.stores.contract import NewTask
 
 
 def app_site(
@@ -35,10 +38,17 @@ def app_site(
         return None if client is None else client.operations
 
     async def add_task(task: NewTaskBody, uuid: str | None) -> AddedTask:
-        if "self" in task.args:  # the only name that a call in Python cannot have
-            raise ApiError("invalid", "no task has an argument 'self'", field="args")
+        _check_arguments(task)
         handle = await app.named(task.source).options(**_options(task, uuid)).enqueue(**task.args)
         return AddedTask(handle.uuid, handle.added)
+
+    async def make_task(task: NewTaskBody) -> NewTask:
+        _check_arguments(task)
+        client = app.runtime.portal.connected()
+        assert client is not None  # operations were asked before
+        call = app.named(task.source).options(**_options(task, None)).s(**task.args)
+        (routed,) = await client.prepare((call.single_task(),), remote=call.definition.is_remote)
+        return routed
 
     return web_app(
         operations,
@@ -49,7 +59,13 @@ def app_site(
         redaction=redaction,
         add_task=add_task,
         dead_letters=app.runtime.dead_letters,
+        make_task=make_task,
     )
+
+
+def _check_arguments(task: NewTaskBody) -> None:
+    if "self" in task.args:  # the only name that a call in Python cannot have
+        raise ApiError("invalid", "no task has an argument 'self'", field="args")
 
 
 def _options(task: NewTaskBody, uuid: str | None) -> AddOptions:

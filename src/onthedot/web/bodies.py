@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -13,6 +13,8 @@ Text = Annotated[str, Meta(max_length=2000)]
 Reason = Annotated[str, Meta(max_length=500)]
 RequiredReason = Annotated[str, Meta(min_length=1, max_length=500)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Rule = Annotated[str, Meta(min_length=1, max_length=1000)]
+Seconds = Annotated[float, Meta(ge=0, le=3.2e9)]
 
 
 class ReasonBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,6 +80,45 @@ class NewTaskBody(Struct, frozen=True, forbid_unknown_fields=True):
     label: Annotated[str, Meta(max_length=1000)] = ""
     metadata: Mapping[str, Any] = {}
     uuid: Name | None = None
+    reason: Reason = ""
+
+
+class ScheduleBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A schedule to create. grace, jitter: seconds.
+
+    rule: cron, "every 15 min", "07:00", "mon-fri 07:00", or a moment
+    """
+
+    name: Name
+    source: Name
+    rule: Rule
+    args: Mapping[str, Any] = {}
+    tz: Name = "UTC"
+    overlap: Literal["skip", "allow", "queue"] = "skip"
+    catch_up: Literal["latest", "all", "none"] = "latest"
+    grace: Seconds = 60
+    jitter: Seconds = 0
+    start: Moment | None = None
+    end: Moment | None = None
+    priority: Annotated[int, Meta(ge=1, le=10)] | None = None
+    tags: Annotated[Sequence[Name], Meta(max_length=50)] = ()
+    label: Annotated[str, Meta(max_length=1000)] = ""
+    reason: Reason = ""
+
+
+class ScheduleEditBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Fields of a schedule to change; those that are missing stay."""
+
+    source: Name | UnsetType = UNSET
+    args: Mapping[str, Any] | UnsetType = UNSET
+    rule: Rule | UnsetType = UNSET
+    tz: Name | UnsetType = UNSET
+    overlap: Literal["skip", "allow", "queue"] | UnsetType = UNSET
+    catch_up: Literal["latest", "all", "none"] | UnsetType = UNSET
+    grace: Seconds | UnsetType = UNSET
+    jitter: Seconds | UnsetType = UNSET
+    start: Moment | UnsetType | None = UNSET
+    end: Moment | UnsetType | None = UNSET
     reason: Reason = ""
 
 

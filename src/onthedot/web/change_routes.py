@@ -10,6 +10,8 @@ from onthedot.web.bodies import (
     ReasonBody,
     ResumeBody,
     RetryBody,
+    ScheduleBody,
+    ScheduleEditBody,
     SignalBody,
     TopicPauseBody,
     TopicResumeBody,
@@ -26,7 +28,8 @@ from onthedot.web.handlers import (
     source_changes,
     task_changes,
 )
-from onthedot.web.schemas import AddedTask, Changed, LimitRow, ScheduleRow, SourceRow
+from onthedot.web.schedule_schemas import ScheduleRow
+from onthedot.web.schemas import AddedTask, Changed, LimitRow, SourceRow
 
 _MAX_TASK = 1_310_720  # bytes of POST /tasks: 1.25 MiB
 _BY_UUID = ("not_found", "ambiguous")
@@ -98,6 +101,16 @@ CHANGE_ROUTES: tuple[Route, ...] = (
         answer=LimitRow, summary="Change a limit for all processes",
     ),
     Route(
+        method="POST", path="/schedules", handler=schedule_changes.create_schedule, access="operator",
+        body=ScheduleBody, answer=ScheduleRow, status=201, summary="Create a schedule",
+        errors=("conflict", "frozen", "not_available"),
+    ),
+    Route(
+        method="PATCH", path="/schedules/{name}", handler=schedule_changes.edit_schedule, access="operator",
+        body=ScheduleEditBody, answer=ScheduleRow, summary="Change a schedule that is data",
+        errors=("not_found", "conflict", "precondition_failed", "frozen", "not_available"),
+    ),
+    Route(
         method="POST", path="/schedules/{name}/pause", handler=schedule_changes.pause_schedule, access="operator",
         body=ReasonBody, answer=ScheduleRow, summary="Pause a schedule", errors=("not_found",),
     ),
@@ -113,7 +126,7 @@ CHANGE_ROUTES: tuple[Route, ...] = (
     Route(
         method="DELETE", path="/schedules/{name}", handler=schedule_changes.delete_schedule, access="operator",
         body=NoBody, status=204, summary="Delete a schedule that is data, or an orphan",
-        errors=("not_found", "conflict"),
+        errors=("not_found", "conflict", "precondition_failed"),
     ),
     Route(
         method="POST", path="/flows/{id}/cancel", handler=flows.cancel_flow, access="operator", body=ReasonBody,

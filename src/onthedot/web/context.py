@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from onthedot.clock.protocol import Clock
 from onthedot.events.dead_letter_queue import DeadLetterQueue
@@ -22,6 +22,9 @@ from onthedot.web.open_streams import OpenStreams
 from onthedot.web.schemas import AddedTask
 from onthedot.web.security import CHANGE_BURST, CHANGES_PER_SECOND, SIGN_INS_PER_MINUTE, RateLimit
 from onthedot.web.settings import WebSettings
+
+if TYPE_CHECKING:  # handlers pass it on to operations
+    from onthedot.stores.contract import NewTask
 
 T = TypeVar("T")
 _LIVE_AGE = 0.5  # seconds
@@ -46,6 +49,12 @@ class AddTask(Protocol):
 
 OpenDeadLetters: TypeAlias = Callable[[], AbstractAsyncContextManager[DeadLetterQueue]]
 """Opens the dead letters on the bus of the app."""
+
+
+class MakeTask(Protocol):
+    """Makes the task of a schedule, checked as far as its code is here."""
+
+    async def __call__(self, task: NewTaskBody, /) -> NewTask: ...
 
 
 class _SharedRead:
@@ -105,6 +114,7 @@ class WebContext:
         redaction: Redaction | None = None,
         add_task: AddTask | None = None,
         dead_letters: OpenDeadLetters | None = None,
+        make_task: MakeTask | None = None,
     ) -> None:
         self._operations = operations
         self.settings = settings
@@ -114,6 +124,7 @@ class WebContext:
         self.redaction: Redaction = redaction or default_redaction()
         self.add_task = add_task
         self.dead_letters = dead_letters
+        self.make_task = make_task
         self.key: bytes = getattr(authenticator, "key", b"") or secrets.token_bytes(32)  # of preview tokens
         self.streams: OpenStreams = OpenStreams()
         self.shared: SharedReads = SharedReads()

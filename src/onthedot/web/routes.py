@@ -34,15 +34,14 @@ from onthedot.web.handlers import (
     tasks,
 )
 from onthedot.web.handlers.description import show_openapi
+from onthedot.web.schedule_schemas import PlanDetail, ScheduleRow
 from onthedot.web.schemas import (
     ExplanationDetail,
     FailureList,
     Health,
     LimitRow,
     Overview,
-    PlanDetail,
     Rows,
-    ScheduleRow,
     Segment,
     SeriesDetail,
     SignIn,

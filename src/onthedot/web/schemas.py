@@ -250,49 +250,6 @@ class WorkerRow(Struct, frozen=True, kw_only=True):
     alive: bool = True
 
 
-class ScheduleRow(Struct, frozen=True, kw_only=True):
-    """A schedule. next: the next three runs."""
-
-    name: str
-    source: str
-    rule: str
-    enabled: bool
-    next_run: Moment | None
-    last_run: Moment | None
-    run_count: int
-    owner: Literal["code", "data"]
-    orphan: bool
-    reason: str
-    args: Any
-    options: Any
-    skipped: Mapping[str, int]
-    next: Sequence[Moment]
-
-
-class PlanRow(Struct, frozen=True):
-    """A future run. wall: the time in the schedule's zone; mark: gap, first or second at a change of clocks."""
-
-    name: str
-    at: Moment
-    wall: str
-    due: Moment
-    mark: str
-
-
-class HourLoad(Struct, frozen=True):
-    """How many runs begin in the hour that begins then."""
-
-    at: Moment
-    runs: int
-
-
-class PlanDetail(Struct, frozen=True):
-    """The next runs, and how many there are per hour."""
-
-    items: Sequence[PlanRow]
-    load: Sequence[HourLoad]
-
-
 class FailureRow(Struct, frozen=True, kw_only=True):
     """Failed tasks with the same source, error and place. trend: failures per 24th part of the time asked for."""
 
