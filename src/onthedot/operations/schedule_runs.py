@@ -34,7 +34,7 @@ class ScheduleRun:
     lateness: float | None = None
 
 
-class PastWindows(NamedTuple):
+class ScheduleWindows(NamedTuple):
     """The windows of a schedule up to its last run, the oldest first."""
 
     name: str
@@ -42,7 +42,7 @@ class PastWindows(NamedTuple):
     windows: Sequence[datetime]
 
 
-def past_windows(rule: ScheduleRule, last: datetime, count: int = MAX_RUNS) -> list[datetime]:
+def last_windows(rule: ScheduleRule, last: datetime, count: int = MAX_RUNS) -> list[datetime]:
     """Return the last windows up to `last`, at most `count`, oldest first. Rules can only be asked for the next one.
 
     The time to look back is estimated by the distance of two windows, then halved or doubled until it fits.
@@ -81,7 +81,7 @@ def _windows_between(rule: ScheduleRule, after: datetime, last: datetime, most: 
     return list(found)
 
 
-async def read_runs(store: Store, schedules: Sequence[PastWindows]) -> Mapping[str, Sequence[ScheduleRun]]:
+async def read_runs(store: Store, schedules: Sequence[ScheduleWindows]) -> Mapping[str, Sequence[ScheduleRun]]:
     """Return the runs by the name of the schedule, oldest first, beginning with the oldest one whose task is kept."""
     uuids = [nominal_uuid(each.name, to_ms(at)) for each in schedules for at in each.windows]
     records: dict[str, Record] = {}
@@ -98,7 +98,7 @@ async def read_runs(store: Store, schedules: Sequence[PastWindows]) -> Mapping[s
     return runs
 
 
-def _run(schedule: PastWindows, at: datetime, record: Record | None) -> ScheduleRun:
+def _run(schedule: ScheduleWindows, at: datetime, record: Record | None) -> ScheduleRun:
     nominal = to_ms(at)
     uuid = nominal_uuid(schedule.name, nominal)
     if record is None:

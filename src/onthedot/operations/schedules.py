@@ -23,7 +23,7 @@ from onthedot.operations.audit import Recorded
 from onthedot.operations.schedule_forms import ScheduleForm
 from onthedot.operations.schedule_info import ScheduleInfo, is_orphan, revision_of, schedule_info
 from onthedot.operations.schedule_preview import HOUR, PlannedRun, coming_windows, count_by_hour, planned_run
-from onthedot.operations.schedule_runs import PastWindows, ScheduleRun, past_windows, read_runs
+from onthedot.operations.schedule_runs import ScheduleRun, ScheduleWindows, last_windows, read_runs
 from onthedot.operations.workers import WorkerInfo, live_workers
 from onthedot.schedules.definition import ScheduleDefinition, resolve_rule
 from onthedot.schedules.rules import TICK, IntervalSchedule, ScheduleRule
@@ -73,6 +73,7 @@ class RunNowResult(NamedTuple):
 
 Infos: TypeAlias = list[ScheduleInfo]
 Runs: TypeAlias = list[PlannedRun]
+Details: TypeAlias = list[ScheduleDetails]
 _Change: TypeAlias = Callable[[contract.Schedule], contract.Schedule]
 
 
@@ -92,7 +93,7 @@ class ScheduleOperations(Recorded):
         self._clock = clock or SystemClock()
         self._observer: Observer = observer or LogObserver(None)
         self._definitions: Mapping[str, ScheduleDefinition] = {} if definitions is None else definitions
-        self._past: dict[str, tuple[int, PastWindows | None]] = {}  # with the revision of the record
+        self._windows: dict[str, tuple[int, ScheduleWindows | None]] = {}  # with the revision of the record
 
     # -- read
 
@@ -105,37 +106,37 @@ class ScheduleOperations(Recorded):
         records, workers = await self._read()
         return [schedule_info(record, workers) for record in records]
 
-    async def details(self, name: str | None = None, *, coming: int = 3) -> list[ScheduleDetails]:
+    async def details(self, name: str | None = None, *, coming: int = 3) -> Details:
         """Return one schedule, or all by name, with the next and the last runs. coming: how many next ones."""
         records, workers = await self._read()
         if name is not None:
             records = [_find(records, name)]
         now = self._now()
-        past = [each for record in records if (each := self._past_windows(record)) is not None]
-        runs = await read_runs(self._store, past)
-        found: list[ScheduleDetails] = []
+        windows = [each for record in records if (each := self._last_windows(record)) is not None]
+        runs = await read_runs(self._store, windows)
+        found: Details = []
         for record in records:
-            planned: list[PlannedRun] = []
+            planned: Runs = []
             if not (workers and is_orphan(record, workers)):
                 planned = [*islice(self._coming_runs(record, now, alone=False), coming)]
             found.append(ScheduleDetails(schedule_info(record, workers), planned, runs.get(record.name, ())))
         return found
 
-    def _past_windows(self, record: contract.Schedule) -> PastWindows | None:
+    def _last_windows(self, record: contract.Schedule) -> ScheduleWindows | None:
         """A schedule has others only after its next run, so they are computed once per revision."""
         if record.last_at is None:
             return None
         newest = from_ms(record.last_at)
         if record.next_at is not None:
             newest = max(newest, from_ms(record.next_at) - TICK)  # windows that were skipped since
-        known = self._past.get(record.name)
+        known = self._windows.get(record.name)
         if known is not None and known[0] == record.rev:
             return known[1]
         rule = self._rule(record, alone=False)
-        found: PastWindows | None = None
+        found: ScheduleWindows | None = None
         if rule is not None:
-            found = PastWindows(record.name, rule, past_windows(rule, newest))
-        self._past[record.name] = (record.rev, found)
+            found = ScheduleWindows(record.name, rule, last_windows(rule, newest))
+        self._windows[record.name] = (record.rev, found)
         return found
 
     def preview(self, form: ScheduleForm, limit: int = 5) -> Runs:

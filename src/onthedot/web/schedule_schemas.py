@@ -20,7 +20,7 @@ class ScheduleRunRow(Struct, frozen=True, kw_only=True):
 
 
 class ScheduleFormRow(Struct, frozen=True, kw_only=True):
-    """What an edit can change. rule: as `POST /schedules` takes it; grace, jitter: seconds."""
+    """The part of a schedule that an edit can change. rule: as `POST /schedules` takes it; grace, jitter: seconds."""
 
     rule: str
     tz: str
