@@ -89,6 +89,7 @@ class StoreClient:
             await asyncio.wait([counting])
         await self.results.close()
         await self.operations.bulk_actions.close()
+        await self.operations.failure_counts.close()
         self._observer.flush()
         await self.store.close()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias, assert_never
@@ -15,7 +15,7 @@ from onthedot.operations.humanize import plural, suffix
 from onthedot.operations.outbox import OutboxStatus
 from onthedot.operations.schedule_info import ScheduleInfo
 from onthedot.operations.sources import SourceInfo
-from onthedot.stores.contract import Record, Store
+from onthedot.stores.contract import Store
 
 MAX_FAILURES = 2_000  # failed tasks that are read
 _RECENT = timedelta(hours=1)
@@ -56,7 +56,7 @@ async def attention_items(
     moment = from_ms(now)
     found = [
         *await _vital_items(store, now, sources),
-        *await _failure_items(store, moment - _RECENT),
+        *await _failure_items(store, moment),
         *_pause_items(sources, moment),
         *_limit_items(sources),
         *_schedule_items(schedules, moment),
@@ -92,8 +92,8 @@ async def _vital_items(store: Store, now: float, sources: Sequence[SourceInfo]) 
     return found
 
 
-async def _failure_items(store: Store, since: datetime) -> list[AttentionItem]:
-    groups = await group_failures(_recent_failures(store, to_ms(since)))
+async def _failure_items(store: Store, now: datetime) -> list[AttentionItem]:
+    groups = await group_failures(store, to_ms(now), to_ms(now - _RECENT), most=MAX_FAILURES)
     return [
         AttentionItem(
             "failures",
@@ -107,14 +107,6 @@ async def _failure_items(store: Store, since: datetime) -> list[AttentionItem]:
         )
         for each in groups
     ]
-
-
-async def _recent_failures(store: Store, since: int) -> AsyncIterator[Record]:
-    """The newest failed tasks, a bounded number of them."""
-    page = await store.find({"state": "failed"}, None, MAX_FAILURES)
-    for record in page.rows:
-        if record.history.ended is not None and record.history.ended >= since:
-            yield record
 
 
 def _pause_items(sources: Sequence[SourceInfo], now: datetime) -> Iterator[AttentionItem]:

@@ -6,13 +6,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Literal, TypeAlias
+from math import inf
+from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
 from onthedot.errors import OnTheDotError
 from onthedot.operations.audit import Actor, AuditEntry, AuditOperations, AuditRecord
-from onthedot.operations.task_queries import TaskFilter, TaskQueries
+from onthedot.operations.task_queries import TaskFilter, TaskQueries, loop_time
 
 _log = logging.getLogger("onthedot.operations")
 BulkVerb = Literal["cancel", "retry"]
@@ -25,6 +26,29 @@ _PATIENCE = 2.0  # seconds that the current steps have when the process ends
 _RECORD_TIME = 1.0  # seconds to record that an action was stopped
 _MAX_STEP = 500  # tasks
 _LIVE_STATES = ("scheduled", "ready", "running", "waiting")
+
+
+class MatchPosition(NamedTuple):
+    """How far the tasks of a bulk action are found. state: its place among the states; cursor: in that state."""
+
+    state: int = 0
+    cursor: str | None = None
+
+
+class MatchingPart(NamedTuple):
+    """Tasks that a bulk action would change. rest: continues there; None: these are all."""
+
+    uuids: list[str]
+    rest: MatchPosition | None
+
+
+FIRST = MatchPosition()
+
+
+def _states(verb: BulkVerb, where: TaskFilter) -> tuple[str, ...]:
+    if "state" in where:
+        return (where["state"],)
+    return ("failed",) if verb == "retry" else _LIVE_STATES
 
 
 class BulkActions:
@@ -46,14 +70,27 @@ class BulkActions:
 
     async def matching(self, verb: BulkVerb, where: TaskFilter) -> list[str]:
         """Return the tasks that the action would change: without a state, failed ones to retry, live ones to cancel."""
-        if "state" in where:
-            return await self._tasks.matching(**where)
-        if verb == "retry":
-            return await self._tasks.matching(**where | {"state": "failed"})
+        return (await self.matching_within(inf, verb, where)).uuids
+
+    async def matching_within(
+        self, budget: float, verb: BulkVerb, where: TaskFilter, begin: MatchPosition = FIRST
+    ) -> MatchingPart:
+        """Return as many of them as the budget allows, in seconds. begin: where the part before has ended."""
+        deadline = loop_time() + budget
+        states = _states(verb, where)
         found: dict[str, None] = {}
-        for state in _LIVE_STATES:
-            found.update(dict.fromkeys(await self._tasks.matching(**where | {"state": state})))
-        return list(found)
+        place = begin.state
+        cursor = begin.cursor
+        while place < len(states):
+            part = where | {"state": states[place], "cursor": cursor}
+            page = await self._tasks.matching_within(max(0.0, deadline - loop_time()), part)
+            found.update(dict.fromkeys(page.uuids))
+            cursor = page.cursor
+            place += cursor is None
+            if loop_time() > deadline:
+                break
+        position = None if place >= len(states) else MatchPosition(place, cursor)
+        return MatchingPart(list(found), position)
 
     async def start(
         self, actor: Actor, verb: BulkVerb, uuids: Sequence[str], filter_text: str, rate: float, reason: str

@@ -1,9 +1,9 @@
-"""Failed tasks, grouped by error."""
+"""Failed tasks, grouped by error. `newest_failures` is the one reader of page, commands and attention items."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import AsyncIterable
+from array import array
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,8 +11,10 @@ from onthedot.clock.epoch import from_optional_ms
 from onthedot.codec.task_failure import TaskFailure
 from onthedot.model.error_fingerprint import error_line, fingerprint, message_template
 from onthedot.model.failures import decode_failure
-from onthedot.stores.contract import Record
+from onthedot.stores.contract import Record, Store
 
+MAX_READ = 100_000  # failed tasks; of more, the newest are counted
+SLICE = 500  # per read
 _PARTS = 24  # of a trend
 
 
@@ -36,56 +38,104 @@ class FailureGroup:
 
 
 class _Group:
-    """A group that is being counted. Only the last record is kept, since a message may be long."""
+    """A group that is being counted: when its tasks ended, and the newest error."""
 
     def __init__(self, record: Record, error: TaskFailure) -> None:
-        self.record = record
+        self.source = record.source
+        self.example = record.uuid
         self.error = error
-        self.count = 0
-        self.first = record.history.ended
-        self.parts: Counter[int] = Counter()
+        self.last = record.history.ended or 0
+        self.ends = array("q")  # ms, in any order
 
-    def add(self, record: Record, error: TaskFailure, part: int) -> None:
-        """part: of the time asked for."""
-        self.count += 1
-        self.parts[part] += 1
-        if (record.history.ended or 0) < (self.first or 0):
-            self.first = record.history.ended
-        if (record.history.ended or 0) > (self.record.history.ended or 0):
-            self.record = record
+    def add(self, record: Record, error: TaskFailure) -> None:
+        ended = record.history.ended or 0
+        self.ends.append(ended)
+        if ended > self.last:
+            self.last = ended
+            self.example = record.uuid
             self.error = error
 
-    def describe(self, name: str, *, has_trend: bool) -> FailureGroup:
-        record = self.record
+    def describe(self, name: str, begin: int | None, end: int) -> FailureGroup | None:
+        """None: nothing since the beginning."""
+        ends = self.ends if begin is None else array("q", [at for at in self.ends if at >= begin])
+        if not ends:
+            return None
+        trend = [0] * (0 if begin is None else _PARTS)
+        if begin is not None:
+            for at in ends:
+                trend[_part(at, begin, end)] += 1
         error = self.error
         return FailureGroup(
             group=name,
-            source=record.source,
+            source=self.source,
             type=error.type,
-            message=message_template(error.message) if self.count > 1 else error.message,
+            message=message_template(error.message) if len(ends) > 1 else error.message,
             place=error_line(error),
-            count=self.count,
-            first=from_optional_ms(self.first),
-            last=from_optional_ms(record.history.ended),
-            example=record.uuid,
-            trend=tuple(self.parts[part] for part in range(_PARTS)) if has_trend else (),
+            count=len(ends),
+            first=from_optional_ms(min(ends) or None),
+            last=from_optional_ms(self.last or None),
+            example=self.example,
+            trend=tuple(trend),
         )
 
 
+class FailureGroups:
+    """Counts failed tasks by error. Of each group the newest record is kept, since a message may be long."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Group] = {}
+        self.read_count: int = 0
+        self.oldest: int | None = None
+        """When the last record that was read has ended, in ms."""
+
+    def add(self, records: Sequence[Record]) -> None:
+        self.read_count += len(records)
+        for record in records:
+            ended = record.history.ended
+            if ended is not None:
+                self.oldest = ended if self.oldest is None else min(self.oldest, ended)
+            error = decode_failure(record.history.error)
+            if error is not None and error.type:
+                name = fingerprint(record.source, error)
+                group = self._groups.get(name)
+                if group is None:
+                    group = self._groups[name] = _Group(record, error)
+                group.add(record, error)
+
+    def describe(self, begin: int | None, end: int, source: str | None = None) -> list[FailureGroup]:
+        """Return the groups, the most frequent first. begin, end: of what is counted and of the trend, in ms."""
+        found = [
+            group.describe(name, begin, end) for name, group in self._groups.items() if source in (None, group.source)
+        ]
+        return sorted((group for group in found if group is not None), key=lambda group: -group.count)
+
+
+async def newest_failures(
+    store: Store, since: int | None = None, source: str | None = None, most: int = MAX_READ, size: int = SLICE
+) -> AsyncIterator[Sequence[Record]]:
+    """Yield failed tasks in slices, the last ended first: those that ended since then, in ms, and at most so many."""
+    where = {"state": "failed"} | ({} if source is None else {"source": source})
+    cursor: str | None = None
+    while most > 0:
+        page = await store.find(where, cursor, min(size, most))
+        rows = page.rows
+        if since is not None:
+            rows = [record for record in rows if (record.history.ended or 0) >= since]
+        yield rows
+        most -= len(page.rows)
+        cursor = page.after
+        if cursor is None or len(rows) < len(page.rows):
+            return
+
+
 async def group_failures(
-    failed: AsyncIterable[Record], begin: int | None = None, end: int | None = None
+    store: Store, now: int, since: int | None = None, source: str | None = None, most: int = MAX_READ
 ) -> list[FailureGroup]:
-    """Return the groups, the most frequent first. begin, end: of the trend, in ms."""
-    groups: dict[str, _Group] = {}
-    has_trend = begin is not None and end is not None
-    async for record in failed:
-        error = decode_failure(record.history.error)
-        if error is not None and error.type:
-            name = fingerprint(record.source, error)
-            part = _part(record.history.ended or 0, begin or 0, end or 0)
-            groups.setdefault(name, _Group(record, error)).add(record, error, part)
-    found = [group.describe(name, has_trend=has_trend) for name, group in groups.items()]
-    return sorted(found, key=lambda group: -group.count)
+    """Return the groups of the newest failed tasks, the most frequent first. now, since: in ms."""
+    groups = FailureGroups()
+    async for records in newest_failures(store, since, source, most):
+        groups.add(records)
+    return groups.describe(since, now, source)
 
 
 def _part(at: int, begin: int, end: int) -> int:

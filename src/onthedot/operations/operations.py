@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
@@ -30,6 +30,7 @@ from onthedot.operations.bulk_actions import BulkActions
 from onthedot.operations.change_feed import ChangeFeed
 from onthedot.operations.children import effects_of_cancel, parent_of
 from onthedot.operations.explain import Explanation, explain
+from onthedot.operations.failure_counts import FailureCounts
 from onthedot.operations.failures import FailureGroup, group_failures
 from onthedot.operations.fleet_metrics import FleetMetrics
 from onthedot.operations.flow_list import FlowDetails, FlowInfo, flow_details, list_flows
@@ -88,6 +89,7 @@ class Operations(Recorded):
             self.tasks, self.audit, lambda uuids, reason: self.cancel(*uuids, reason=reason), self._count_retried
         )
         self.schedules: ScheduleOperations = ScheduleOperations(store, client, self._clock, observer, code.schedules)
+        self.failure_counts: FailureCounts = FailureCounts(store, self._clock)
         self.feed: ChangeFeed = ChangeFeed(store, self.tasks, self._clock)
 
     def acting_as(self, actor: Actor, reason: str | None = None) -> Operations:
@@ -146,15 +148,11 @@ class Operations(Recorded):
         return (await read_stream(item_reader(self._store, uuid))).length
 
     async def failures(self, since: datetime | None = None, source: str | None = None) -> list[FailureGroup]:
-        """Return failed tasks grouped by error, the most frequent first."""
-        begin = to_optional_ms(since)
-        return await group_failures(self._failed(begin, source), begin, int(self._clock.now()))
+        """Return failed tasks grouped by error, the most frequent first; the newest 100,000 are counted.
 
-    async def _failed(self, since: int | None, source: str | None) -> AsyncIterator[Record]:
-        async for record in self.tasks.in_state("failed", source):
-            if since is not None and (record.history.ended or 0) < since:
-                return  # they come last ended first
-            yield record
+        `failure_counts` counts them in the background.
+        """
+        return await group_failures(self._store, int(self._clock.now()), to_optional_ms(since), source)
 
     async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
         """End pending tasks at once and ask workers to cancel running ones. Return how many were alive.
@@ -296,6 +294,16 @@ class Operations(Recorded):
         tally = await self._store.tally()
         durations = await recent_durations(self._store, tally) if run_times else {}
         return source_infos(tally, await self._store.limits(), await self.live_workers(), durations)
+
+    async def oldest_ready(self, sources: Sequence[str]) -> dict[str, float]:
+        """Return by source how many seconds ago the task that runs next was due; sources without one are left out."""
+        now = self._clock.now()
+        ages: dict[str, float] = {}
+        for source in sources:
+            found = await self.tasks.find(state="ready", source=source, limit=1)
+            for info in found:
+                ages[source] = max(0.0, (now - to_ms(info.schedule_at)) / 1000)
+        return ages
 
     async def attention(self) -> list[AttentionItem]:
         """Return the conditions that an operator should act on, the worst first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from onthedot.model.stored_keys import stored_key
 from onthedot.model.task import TaskInfo, TaskState, possible_uuids
 from onthedot.model.task_info import decode_body, task_info
 from onthedot.operations.argument_filter import check_conditions, matches
-from onthedot.stores.contract import Note, Page, Record, State, Store
+from onthedot.stores.contract import LIVE, Note, Page, Record, State, Store
 
 BATCH = 1000  # records per read, where all are wanted
 _PAGE = 100
@@ -84,6 +85,13 @@ class TaskFilter(TypedDict, total=False):
     """How many tasks at most; 100 by default."""
     cursor: str | None
     """The ``cursor`` of the page before."""
+
+
+class MatchingPage(NamedTuple):
+    """The uuids of tasks that match. cursor: continues there; None: these are all."""
+
+    uuids: list[str]
+    cursor: str | None
 
 
 class _RecordPage(NamedTuple):
@@ -163,7 +171,11 @@ class TaskQueries:
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
         """Return a page. It may be short and have a cursor: a call reads a bounded number of tasks."""
-        page = await self._find(where)
+        return await self.find_within(inf, where)
+
+    async def find_within(self, budget: float, where: TaskFilter) -> TaskPage:
+        """Return a page, short if it takes longer than the budget, in seconds. It reads at least once."""
+        page = await self._find(where, budget)
         tasks = tuple([await self._with_errors(record) for record in page.records])
         return TaskPage(tasks, page.cursor, page.scanned, from_optional_ms(page.scanned_to))
 
@@ -173,7 +185,8 @@ class TaskQueries:
             return self._info(record)
         return self._info(record, await self._reports(record.uuid))
 
-    async def _find(self, where: TaskFilter) -> _RecordPage:
+    async def _find(self, where: TaskFilter, budget: float = inf) -> _RecordPage:
+        deadline = loop_time() + budget
         limit = where.get("limit", _PAGE)
         cursor = where.get("cursor")
         if cursor is not None and not _CURSOR.fullmatch(cursor):
@@ -200,7 +213,7 @@ class TaskQueries:
             scanned += page.scanned
             scanned_to = page.scanned_to or scanned_to
             cursor = page.after
-            if cursor is None or len(records) >= limit:
+            if cursor is None or len(records) >= limit or loop_time() > deadline:
                 break
         return _RecordPage(records, _public(cursor), scanned, scanned_to)
 
@@ -216,15 +229,28 @@ class TaskQueries:
             return replace(page, after=_PARKED)
         return page
 
+    async def holder(self, source: str, unique: str) -> str | None:
+        """Return the uuid of the living task with this unique key."""
+        for state in LIVE:
+            page = await self._store.find({"source": source, "unique": unique, "state": state}, None, 1)
+            if page.rows:
+                return page.rows[0].uuid
+        return None
+
     async def matching(self, **where: Unpack[TaskFilter]) -> list[str]:
         """Return the uuids of all tasks that match."""
-        where["limit"] = BATCH
+        return (await self.matching_within(inf, where)).uuids
+
+    async def matching_within(self, budget: float, where: TaskFilter) -> MatchingPage:
+        """Return the uuids of tasks that match, as many as the budget allows, in seconds; at least one read."""
+        deadline = loop_time() + budget
+        where = where | {"limit": BATCH}
         uuids: list[str] = []
         while True:
-            page = await self._find(where)
+            page = await self._find(where, max(0.0, deadline - loop_time()))
             uuids += [record.uuid for record in page.records]
-            if page.cursor is None:
-                return uuids
+            if page.cursor is None or loop_time() > deadline:
+                return MatchingPage(uuids, page.cursor)
             where["cursor"] = page.cursor
 
     async def in_state(self, state: State, source: str | None = None) -> AsyncIterator[Record]:
@@ -249,6 +275,11 @@ class TaskQueries:
             cursor = page.after
             if cursor is None:
                 return
+
+
+def loop_time() -> float:
+    """The time of the event loop, in seconds: budgets are of this process, not of the store."""
+    return asyncio.get_running_loop().time()
 
 
 def _public(cursor: str | None) -> str | None:

@@ -123,10 +123,11 @@ class ScheduleEditBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class RetryBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """args: add a copy of the task with these arguments instead."""
+    """args, at: add a copy of the task with these arguments, or at this time, instead."""
 
     reason: Reason = ""
     args: Mapping[str, Any] | None = None
+    at: Moment | None = None
 
 
 class SignalBody(Struct, frozen=True, forbid_unknown_fields=True):

@@ -69,7 +69,7 @@ CHANGE_ROUTES: tuple[Route, ...] = (
     ),
     Route(
         method="POST", path="/tasks/{uuid}/retry", handler=task_changes.retry_task, access="operator", body=RetryBody,
-        answer=Changed, other_answers={201: AddedTask}, errors=(*_BY_UUID, "not_available"),
+        answer=Changed, other_answers={201: AddedTask}, errors=(*_BY_UUID, "conflict", "not_available"),
         summary="Run a failed or cancelled task again, or a copy with other arguments",
     ),
     Route(

@@ -212,13 +212,17 @@ class AuditList(Struct, frozen=True):
 
 
 class BulkPreview(Struct, frozen=True):
-    """The tasks that a bulk action would change. token: starts it, for 10 minutes."""
+    """The tasks that a bulk action would change. token: starts it, for 10 minutes.
+
+    exact: False: so many so far; the same request with `cursor` counts on, and has no token before the end
+    """
 
     count: int
     exact: bool
     sample: Sequence[TaskListRow]
     token: str
     expires_at: Moment
+    cursor: str | None = None
 
 
 class BulkActionDetail(Struct, frozen=True, kw_only=True):

@@ -51,6 +51,7 @@ from onthedot.web.schemas import (
     TaskList,
     WorkerRow,
 )
+from onthedot.web.source_schemas import SourceDetail
 from onthedot.web.sse import ChangesQuery, follow_changes
 
 READ_ROUTES: tuple[Route, ...] = (
@@ -91,7 +92,8 @@ READ_ROUTES: tuple[Route, ...] = (
         summary="All sources", has_etag=True,
     ),
     Route(
-        method="GET", path="/sources/{name}", handler=sources.show_source, access="viewer", answer=SourceRow,
+        method="GET", path="/sources/{name}", handler=sources.show_source, access="viewer", answer=SourceDetail,
+        query=sources.SourceQuery,
         summary="One source", errors=("not_found",),
     ),
     Route(

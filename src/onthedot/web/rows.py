@@ -129,7 +129,8 @@ def json_text(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def source_row(info: SourceInfo, rates: Rates | None = None) -> SourceRow:
+def source_row(info: SourceInfo, rates: Rates | None = None, oldest: float | None = None) -> SourceRow:
+    """oldest: seconds since its next task was due."""
     times = info.run_times
     mode: Literal["", "frozen", "degraded"] = ""
     if info.frozen:
@@ -154,6 +155,7 @@ def source_row(info: SourceInfo, rates: Rates | None = None) -> SourceRow:
         paused_keys=[pause_row(each) for each in info.paused_keys],
         mode=mode,
         rates=None if rates is None else rates_row(rates),
+        oldest_ready=oldest,
     )
 
 

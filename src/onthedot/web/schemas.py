@@ -211,7 +211,7 @@ class SourceRates(Struct, frozen=True):
 
 
 class SourceRow(Struct, frozen=True, kw_only=True):
-    """A source, or a lane that sources share ("@openai")."""
+    """A source, or a lane that sources share ("@openai"). oldest_ready: seconds since its next task was due."""
 
     name: str
     ready: int
@@ -230,6 +230,7 @@ class SourceRow(Struct, frozen=True, kw_only=True):
     paused_keys: Sequence[PauseRow]
     mode: Literal["", "frozen", "degraded"]
     rates: SourceRates | None
+    oldest_ready: float | None = None
 
 
 class WorkerRow(Struct, frozen=True, kw_only=True):
@@ -266,11 +267,18 @@ class FailureRow(Struct, frozen=True, kw_only=True):
 
 
 class FailureList(Struct, frozen=True, kw_only=True):
-    """Groups of failures. counted: of all groups together."""
+    """Groups of failures. counted: of all groups together; total: failed tasks that are kept, also older ones.
+
+    A count in the background reads the newest 100,000. as_of: when it was right; counted_to: while the first one goes
+    on, the end of the oldest task that it has read; read: how many it has read
+    """
 
     items: Sequence[FailureRow]
     counted: int
     as_of: Moment
+    total: int
+    read: int
+    counted_to: Moment | None
 
 
 class AttentionAction(Struct, frozen=True):
@@ -352,6 +360,15 @@ class StoreStatus(Struct, frozen=True, kw_only=True):
     memory_limit: int | None
 
 
+class PausedSource(Struct, frozen=True, kw_only=True):
+    """A pause, for the banner of every page. key: None: of the whole source."""
+
+    source: str
+    key: str | None
+    reason: str
+    since: Moment | None
+
+
 class StatusDetail(Struct, frozen=True, kw_only=True):
     """This process, its store and the caller."""
 
@@ -370,6 +387,7 @@ class StatusDetail(Struct, frozen=True, kw_only=True):
     features: Sequence[str]
     trace_url: str
     now: Moment
+    paused: Sequence[PausedSource] = ()
 
 
 class Rows(Struct, Generic[T], frozen=True):

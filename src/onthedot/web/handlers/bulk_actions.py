@@ -6,15 +6,15 @@ import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
-from onthedot.errors import ArgumentError
 from onthedot.model.task import possible_uuids
 from onthedot.operations.audit import AuditRecord
-from onthedot.operations.bulk_actions import DEFAULT_RATE, MAX_TASKS, BulkVerb
+from onthedot.operations.bulk_actions import DEFAULT_RATE, MAX_TASKS, BulkVerb, MatchPosition
+from onthedot.operations.task_queries import TaskFilter
 from onthedot.web.bodies import Name, Reason
 from onthedot.web.endpoints import Answer, NoBody, Query, WebCall
 from onthedot.web.errors import ApiError
@@ -24,16 +24,19 @@ from onthedot.web.handlers.tasks import task_rows
 
 _TOKEN_AGE = timedelta(minutes=10)
 _SAMPLE = 5
+_BUDGET = 0.15  # seconds
+S = TypeVar("S", bound=Struct)
 _MAX_UNCONFIRMED = 100
 _MAX_UUIDS = 1000
 
 
 class PreviewBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """filter: one value per filter, or q."""
+    """filter: one value per filter, or q. cursor: of a preview that has not seen all tasks: continues it."""
 
     action: Literal["cancel", "retry"]
     filter: FilterFields = FilterFields()
     q: Annotated[str, Meta(max_length=2000)] = ""
+    cursor: Annotated[str, Meta(max_length=10_000)] | None = None
 
 
 class BulkBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,43 +57,85 @@ class _Preview(Struct, frozen=True):
     expires: datetime
 
 
+class _Counted(Struct, frozen=True):
+    """A preview so far, for the request that continues it."""
+
+    action: BulkVerb = "retry"
+    filter: FilterFields = FilterFields()
+    user: str = ""
+    count: int = 0
+    state: int = 0
+    position: str | None = None
+    sample: Sequence[str] = ()
+
+
 async def preview(call: WebCall[Query, PreviewBody]) -> BulkPreview:
     body = call.body
     given = body.filter
     if body.q:
         given = msgspec.structs.replace(given, q=f"{given.q} {body.q}".strip())
-    uuids = await _matching(call, body.action, given)
+    before = _Counted()
+    if body.cursor is not None:
+        before = _unseal(call, body.cursor, _Counted)
+        if (before.action, before.filter, before.user) != (body.action, given, call.user.name):
+            raise ApiError("invalid", "this cursor is of another preview", field="cursor")
+    begin = MatchPosition(before.state, before.position)
+    part = await call.operations.bulk_actions.matching_within(_BUDGET, body.action, _filter(call, given), begin)
+    count = before.count + len(part.uuids)
+    _check_count(count)
+    example = [*before.sample, *part.uuids][:_SAMPLE]
     expires = datetime.now(UTC) + _TOKEN_AGE
-    signed = _Preview(body.action, given, len(uuids), call.user.name, expires)
+    cursor = None
+    token = ""
+    if part.rest is None:
+        token = _seal(call, _Preview(body.action, given, count, call.user.name, expires))
+    else:
+        rest = part.rest
+        counted = _Counted(body.action, given, call.user.name, count, rest.state, rest.cursor, example)
+        cursor = _seal(call, counted)
     rows = await task_rows(call.context)
-    sample = await call.operations.tasks.get_many(uuids[:_SAMPLE])
-    return BulkPreview(len(uuids), True, [rows.row(info) for info in sample], _sign(call, signed), expires)
+    sample = await call.operations.tasks.get_many(example)
+    return BulkPreview(count, part.rest is None, [rows.row(info) for info in sample], token, expires, cursor)
 
 
-async def _matching(call: WebCall[Query, object], action: BulkVerb, given: FilterFields) -> list[str]:
+def _filter(call: WebCall[Query, object], given: FilterFields) -> TaskFilter:
     where = read_filter(given, call.context.redaction)
     if not where:
         raise ApiError("invalid", "a filter is needed: source, state, group, …", field="filter")
-    try:
-        uuids = await call.operations.bulk_actions.matching(action, where)
-    except ArgumentError as error:
-        raise ApiError("invalid", str(error), field="filter") from None
-    if len(uuids) > MAX_TASKS:
-        raise ApiError("invalid", f"{len(uuids):,} tasks match; at most {MAX_TASKS:,} are changed at once")
+    return where
+
+
+def _check_count(count: int) -> None:
+    if count > MAX_TASKS:
+        raise ApiError("invalid", f"more than {MAX_TASKS:,} tasks match; at most so many are changed at once")
+
+
+async def _matching(call: WebCall[Query, object], action: BulkVerb, given: FilterFields) -> list[str]:
+    uuids = await call.operations.bulk_actions.matching(action, _filter(call, given))
+    _check_count(len(uuids))
     return uuids
 
 
-def _sign(call: WebCall[Query, object], signed: _Preview) -> str:
-    text = urlsafe_b64encode(msgspec.json.encode(signed)).decode()
-    return f"{text}.{hmac.digest(call.context.key, text.encode(), 'sha256').hex()}"
+def _seal(call: WebCall[Query, object], value: Struct) -> str:
+    """A value that comes back as it was: every web process with these credentials accepts it."""
+    text = urlsafe_b64encode(msgspec.json.encode(value)).decode()
+    return f"{text}.{hmac.digest(call.context.key, _signed(type(value), text), 'sha256').hex()}"
+
+
+def _unseal(call: WebCall[Query, object], sealed: str, kind: type[S]) -> S:
+    text, _, signature = sealed.rpartition(".")
+    good = hmac.digest(call.context.key, _signed(kind, text), "sha256").hex()
+    if not hmac.compare_digest(signature.encode("utf-8", "replace"), good.encode()):
+        raise ApiError("invalid", "this is of no preview; ask for a new one", field="token")
+    return msgspec.json.decode(urlsafe_b64decode(text), type=kind)
+
+
+def _signed(kind: type[Struct], text: str) -> bytes:
+    return f"{kind.__name__}.{text}".encode("utf-8", "replace")
 
 
 def _read(call: WebCall[Query, BulkBody], action: BulkVerb) -> _Preview:
-    text, _, signature = call.body.token.rpartition(".")
-    good = hmac.digest(call.context.key, text.encode("utf-8", "replace"), "sha256").hex()
-    if not hmac.compare_digest(signature.encode("utf-8", "replace"), good.encode()):
-        raise ApiError("invalid", "this token is of no preview; ask for a new one", field="token")
-    found = msgspec.json.decode(urlsafe_b64decode(text), type=_Preview)
+    found = _unseal(call, call.body.token, _Preview)
     if found.action != action or found.user != call.user.name:
         raise ApiError("invalid", "this token is of another action or user", field="token")
     if found.expires < datetime.now(UTC):

@@ -12,7 +12,8 @@ from onthedot.web.errors import ApiError
 from onthedot.web.rows import MAX_MESSAGE, shortened, utc
 from onthedot.web.schemas import FailureList, FailureRow
 
-_AGE = 2.0  # seconds
+_AGE = 0.5  # seconds
+_MAX_GROUPS = 200
 
 
 class FailureQuery(Query, frozen=True, kw_only=True):
@@ -29,13 +30,16 @@ async def list_failures(call: WebCall[FailureQuery, None]) -> FailureList:
     except ArgumentError as error:
         raise ApiError("bad_request", str(error), field="since") from None
     source = call.query.source or None
-    operations = call.operations
+    counts = call.operations.failure_counts
     name = f"failures {call.query.since} {call.query.source}"
-    groups = await call.context.shared.get(name, _AGE, lambda: operations.failures(since, source))
+    found = await call.context.shared.get(name, _AGE, lambda: counts.look(since, source))
     return FailureList(
-        items=[_row(group, call) for group in groups],
-        counted=sum(group.count for group in groups),
-        as_of=now,
+        items=[_row(group, call) for group in found.groups[:_MAX_GROUPS]],
+        counted=sum(group.count for group in found.groups),
+        as_of=found.as_of,
+        total=found.total,
+        read=found.read_count,
+        counted_to=found.counted_to,
     )
 
 

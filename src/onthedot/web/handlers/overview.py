@@ -17,12 +17,14 @@ from onthedot.operations.task_queries import TaskFilter
 from onthedot.operations.workers import WorkerInfo
 from onthedot.web.endpoints import Query, WebCall
 from onthedot.web.handlers.series import read_series, series_detail
-from onthedot.web.rows import rates_row, source_row, utc
+from onthedot.web.handlers.sources import source_rows, worst_first
+from onthedot.web.rows import rates_row, utc
 from onthedot.web.schemas import (
     AttentionAction,
     AttentionRow,
     Overview,
     OverviewFigures,
+    PausedSource,
     ReleaseMark,
     StatusDetail,
     StoreStatus,
@@ -34,6 +36,7 @@ _SERIES = ("done", "failed", "depth", "latency_p50", "latency_p95", "lateness_p9
 _AGE = 0.5  # seconds
 _ATTENTION_AGE = 2.0  # seconds
 _STATUS_AGE = 1.0  # seconds
+_MAX_PAUSED = 20
 _ALWAYS = ("tasks", "sources", "schedules", "workers", "failures", "flows", "batches", "waiting")
 
 
@@ -55,6 +58,7 @@ async def show_overview(call: WebCall[OverviewQuery, None]) -> Overview:
     items = await call.context.shared.get("attention", _ATTENTION_AGE, call.operations.attention)
     items = [item for item in items if call.query.source in ("", item.source)]
     rates = live.by_source.get(call.query.source, live.rates)
+    rows = [row for row in await source_rows(call) if call.query.source in ("", row.name)]
     series = await read_series(call, _SERIES, call.query.source, call.query.since)
     return Overview(
         now=live.at,
@@ -69,9 +73,7 @@ async def show_overview(call: WebCall[OverviewQuery, None]) -> Overview:
         history=live.history,
         attention=[_attention_row(item, call.context.redaction) for item in items[:_MAX_ATTENTION]],
         more_attention=max(0, len(items) - _MAX_ATTENTION),
-        sources=[
-            source_row(each, live.by_source.get(each.name)) for each in sorted(sources, key=_worst_first)[:_MAX_SOURCES]
-        ],
+        sources=sorted(rows, key=worst_first)[:_MAX_SOURCES],
         series=series_detail(series),
         releases=releases_of(live.workers),
         marks=[ReleaseMark(each.name, each.at) for each in await call.operations.releases(series.at[0])],
@@ -115,11 +117,6 @@ def _attention_row(item: AttentionItem, redaction: Redaction) -> AttentionRow:
     )
 
 
-def _worst_first(source: SourceInfo) -> tuple[bool, bool, int, str]:
-    is_unserved = source.ready > 0 and source.workers == 0
-    return (not is_unserved, source.paused is None, -source.failed, source.name)
-
-
 async def show_status(call: WebCall[Query, None]) -> StatusDetail:
     context = call.context
     operations = call.operations
@@ -144,7 +141,18 @@ async def show_status(call: WebCall[Query, None]) -> StatusDetail:
         features=features,
         trace_url=context.settings.trace_url,
         now=datetime.now(UTC),
+        paused=_paused(await context.sources(), context.redaction),
     )
+
+
+def _paused(sources: Iterable[SourceInfo], redaction: Redaction) -> list[PausedSource]:
+    """The newest pauses."""
+    found = [
+        PausedSource(source=each.name, key=pause.key, reason=redaction.text(pause.reason), since=utc(pause.since))
+        for each in sources
+        for pause in (*filter(None, [each.paused]), *each.paused_keys)
+    ]
+    return sorted(found, key=lambda pause: -pause.since.timestamp() if pause.since else 0.0)[:_MAX_PAUSED]
 
 
 async def _store_status(operations: Operations, kind: str) -> StoreStatus:

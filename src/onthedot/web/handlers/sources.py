@@ -2,29 +2,88 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from onthedot.model.task import TaskInfo
+from onthedot.operations.humanize import short_id
+from onthedot.operations.sources import SourceInfo
 from onthedot.web.endpoints import Query, WebCall
 from onthedot.web.errors import ApiError
-from onthedot.web.rows import limit_row, source_row, worker_row
+from onthedot.web.handlers.series import read_series, series_detail
+from onthedot.web.rows import TaskRows, limit_row, source_row, utc, worker_row
 from onthedot.web.schemas import LimitRow, Rows, SourceRow, WorkerRow
+from onthedot.web.source_schemas import SourceDetail, SourceSchedule, SourceWorker
 
 _WORKERS_AGE = 1.0  # seconds
+_OLDEST_AGE = 2.0  # seconds
+_MAX_OLDEST = 50  # sources whose next task is read
+_FAILURES = 5
+_SERIES = ("done", "failed", "latency_p50", "latency_p95", "depth")
+
+
+class SourceQuery(Query, frozen=True, kw_only=True):
+    """since: of the series."""
+
+    since: str = "1h"
 
 
 async def list_sources(call: WebCall[Query, None]) -> Rows[SourceRow]:
+    return Rows(sorted(await source_rows(call), key=worst_first))
+
+
+async def source_rows(call: WebCall[Query, object]) -> list[SourceRow]:
+    context = call.context
+    live = await context.live()
+    sources = await context.sources()
+    oldest = await context.shared.get("oldest", _OLDEST_AGE, lambda: _oldest_ready(call, sources))
+    return [source_row(each, live.by_source.get(each.name), oldest.get(each.name)) for each in sources]
+
+
+async def _oldest_ready(call: WebCall[Query, object], sources: Sequence[SourceInfo]) -> Mapping[str, float]:
+    return await call.operations.oldest_ready([each.name for each in sources if each.ready + each.parked][:_MAX_OLDEST])
+
+
+def worst_first(row: SourceRow) -> tuple[bool, bool, int, int, str]:
+    """No worker, paused, oldest by the minute, failing: by the second, rows would change places all the time."""
+    is_unserved = row.ready + row.parked > 0 and row.workers == 0
+    is_paused = row.paused is not None or bool(row.paused_keys)
+    return (not is_unserved, not is_paused, -int((row.oldest_ready or 0) // 60), -row.failed, row.name)
+
+
+async def show_source(call: WebCall[SourceQuery, None]) -> SourceDetail:
+    name = call.path["name"]
+    row = await source_of(call, name)
+    series = await read_series(call, _SERIES, name, call.query.since)
     live = await call.context.live()
-    return Rows([source_row(each, live.by_source.get(each.name)) for each in await call.context.sources()])
-
-
-async def show_source(call: WebCall[Query, None]) -> SourceRow:
-    return await source_of(call, call.path["name"])
+    schedules = await call.context.shared.get("schedule list", _WORKERS_AGE, call.operations.schedules.list)
+    failures: Sequence[TaskInfo] = ()
+    if row.failed:
+        failures = (await call.operations.find(state="failed", source=name, limit=_FAILURES)).tasks
+    rows = TaskRows(call.context.redaction, live.sources, live.workers)
+    return SourceDetail(
+        **msgspec.structs.asdict(row),
+        series=series_detail(series),
+        failures=[rows.row(info) for info in failures],
+        schedules=[
+            SourceSchedule(name=each.name, words=each.words, enabled=each.enabled, next_run=utc(each.next_run))
+            for each in schedules
+            if each.source == name
+        ],
+        known_by=[
+            SourceWorker(id=each.id, short_id=short_id(each.id), host=each.host, pid=each.pid, release=each.release)
+            for each in live.workers
+            if name in each.sources
+        ],
+    )
 
 
 async def source_of(call: WebCall[Query, object], name: str) -> SourceRow:
-    live = await call.context.live()
-    found = next((each for each in await call.context.sources() if each.name == name), None)
+    found = next((row for row in await source_rows(call) if row.name == name), None)
     if found is None:
         raise ApiError("not_found", f"no source {name!r}: it has no tasks, no limits and no worker")
-    return source_row(found, live.by_source.get(name))
+    return found
 
 
 async def list_limits(call: WebCall[Query, None]) -> Rows[LimitRow]:

@@ -49,21 +49,26 @@ async def cancel_task(call: WebCall[Query, ReasonBody]) -> Changed:
 
 async def retry_task(call: WebCall[Query, RetryBody]) -> Answer:
     uuid = await whole_uuid(call)
-    if call.body.args is not None:
+    if call.body.args is not None or call.body.at is not None:
         return await _retry_copy(call, uuid)
     info = await call.operations.get(uuid)
     if info.state not in ("failed", "cancelled"):
         return Answer(Changed(0))
-    return Answer(Changed(len(await call.operations.retry(uuid))))
+    changed = len(await call.operations.retry(uuid))
+    if not changed and info.unique is not None:
+        holder = await call.operations.tasks.holder(info.source, info.unique)
+        if holder is not None:
+            raise ApiError("conflict", f"the unique key {info.unique!r} is held by task {holder}", candidates=[holder])
+    return Answer(Changed(changed))
 
 
 async def _retry_copy(call: WebCall[Query, RetryBody], uuid: str) -> Answer:
-    """Add a task with other arguments; what it copies is named in its metadata."""
-    assert call.body.args is not None
+    """Add a task with other arguments, or at another time; what it copies is named in its metadata."""
     info = await call.operations.get(uuid)
     copy = NewTaskBody(
         source=info.source,
-        args=call.body.args,
+        args=info.args if call.body.args is None else call.body.args,
+        at=call.body.at,
         priority=info.priority,
         tags=info.tags,
         label=info.label,

@@ -35,6 +35,7 @@ from onthedot.web.schemas import (
 
 _MAX_TRACEBACK = 32 * 1024
 _MAX_CANDIDATES = 5
+_BUDGET = 0.15  # seconds for a list; then it is short and has a cursor
 _PARTS = ("explain", "timeline", "related")
 
 
@@ -58,7 +59,7 @@ async def list_tasks(call: WebCall[TaskQuery, None]) -> TaskList:
     if call.query.cursor:
         where["cursor"] = call.query.cursor
     try:
-        page = await call.operations.find(**where)
+        page = await call.operations.tasks.find_within(_BUDGET, where)
     except ArgumentError as error:
         raise ApiError("bad_request", str(error)) from None
     counts = None
