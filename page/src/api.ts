@@ -55,7 +55,13 @@ export interface SourceRow {
   name: string; ready: number; parked: number; scheduled: number; running: number; waiting: number;
   succeeded: number; failed: number; cancelled: number; workers: number; p50_ms: number | null; p95_ms: number | null;
   limits: SourceLimitRow[]; paused: PauseRow | null; paused_keys: PauseRow[]; mode: "" | "frozen" | "degraded";
-  rates: Rates | null;
+  rates: Rates | null; oldest_ready: number | null;
+}
+
+export interface SourceDetail extends SourceRow {
+  series: Series; failures: TaskRow[];
+  schedules: { name: string; words: string; enabled: boolean; next_run: string | null }[];
+  known_by: { id: string; short_id: string; host: string; pid: number; release: string }[];
 }
 
 export interface WorkerRow {
@@ -67,7 +73,16 @@ export interface WorkerRow {
 export interface ScheduleRow {
   name: string; source: string; rule: string; enabled: boolean; next_run: string | null; last_run: string | null;
   run_count: number; owner: "code" | "data"; orphan: boolean; reason: string; args: unknown;
-  skipped: Record<string, number>; next: string[];
+  skipped: Record<string, number>; next: string[]; words: string; revision: string; runs: ScheduleRun[];
+  lateness_ms: number | null; status: "active" | "paused" | "orphan" | "invalid" | "over";
+  form: { rule: string; tz: string; overlap: string; catch_up: string; grace: number; jitter: number } | null;
+}
+
+export interface ScheduleRun { at: string; uuid: string; state: State | "none"; lateness_ms: number | null }
+export interface PlanRow { name: string; at: string; wall: string; due: string; mark: "" | "gap" | "first" | "second" }
+
+export interface Plan {
+  items: PlanRow[]; load: { at: string; runs: number }[]; words: string; busiest: { at: string; runs: number } | null;
 }
 
 export interface FailureRow {
@@ -75,7 +90,12 @@ export interface FailureRow {
   first: string | null; last: string | null; example: string; trend: number[];
 }
 
-export interface FailureList { items: FailureRow[]; counted: number; as_of: string }
+export interface FailureList {
+  items: FailureRow[]; counted: number; as_of: string; total: number; read: number; counted_to: string | null;
+}
+
+export interface BulkPreview { count: number; exact: boolean; sample: TaskRow[]; token: string; cursor: string | null }
+export interface BulkAction { id: string; state: string; found: number; done: number; changed: number; error: string }
 
 export interface AttentionRow {
   kind: string; severity: "error" | "warning" | "info"; text: string; size: number; since: string | null;
@@ -99,7 +119,7 @@ export interface Status {
   workers_by_release: Record<string, number>;
   store: { kind: string; server: string | null; round_trip_ms: number; clock_offset_ms: number | null };
   workers: number; slots: number; running: number; user: string; role: "viewer" | "operator"; features: string[];
-  trace_url: string; now: string;
+  trace_url: string; now: string; paused: { source: string; key: string | null; reason: string; since: string | null }[];
 }
 
 export interface Rows<T> { items: T[] }
@@ -190,8 +210,8 @@ export class Api {
   }
 
   /** The header X-Onthedot tells a request of this page from a form of another one. */
-  async send<T>(method: "POST" | "PUT" | "PATCH" | "DELETE", path: string, body: unknown = {}): Promise<T> {
-    const headers = { Accept: "application/json", "Content-Type": "application/json", "X-Onthedot": "1" };
+  async send<T>(method: "POST" | "PUT" | "PATCH" | "DELETE", path: string, body: unknown = {}, more: Record<string, string> = {}): Promise<T> {
+    const headers = { Accept: "application/json", "Content-Type": "application/json", "X-Onthedot": "1", ...more };
     const response = await ask(this.address(path), { method, headers, body: JSON.stringify(body) });
     return (response.status === 204 ? null : await response.json()) as T;
   }

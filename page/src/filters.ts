@@ -21,6 +21,38 @@ export function withValue(text: string, key: string, value: string): string {
 
 export const KEYS = ["source", "state", "tag", "since", "until", "error", "group", "flow", "uuid"] as const;
 
+/** `onthedot task list '…'`: quoted for a shell. */
+export function cliCall(q: string): string {
+  return `onthedot task list '${q.replaceAll("'", `'"'"'`)}'`;
+}
+
+/** The call of app.operations with the same filter; an argument path goes into `where`. */
+export function pythonCall(q: string): string {
+  const given: string[] = [];
+  const where: string[] = [];
+  const words: string[] = [];
+  for (const term of terms(q)) {
+    const colon = term.indexOf(":");
+    const key = term.slice(0, Math.max(0, colon));
+    const value = term.slice(colon + 1).replace(/^"(.*)"$/, "$1");
+    if (colon < 1) words.push(term.replace(/^"(.*)"$/, "$1"));
+    else if (key === "since" || key === "until") given.push(`${key}=${moment(value)}`);
+    else if ((KEYS as readonly string[]).includes(key)) given.push(`${key}=${JSON.stringify(value)}`);
+    else where.push(`${JSON.stringify(key)}: ${value.startsWith("=") ? value.slice(1) : JSON.stringify(value)}`);
+  }
+  if (where.length > 0) given.push(`where={${where.join(", ")}}`);
+  if (words.length > 0) given.push(`text=${JSON.stringify(words.join(" "))}`);
+  return `await app.operations.find(${given.join(", ")})`;
+}
+
+const SPANS: Record<string, string> = { s: "seconds", m: "minutes", h: "hours", d: "days", w: "weeks" };
+
+function moment(value: string): string {
+  const ago = /^([0-9.]+)([smhdw])$/.exec(value);
+  if (ago) return `datetime.now(UTC) - timedelta(${SPANS[ago[2] ?? "s"]}=${ago[1]})`;
+  return `datetime.fromisoformat(${JSON.stringify(value)})`;
+}
+
 /** Completions of the last term: keys, or the values of its key. */
 export function completions(text: string, values: Record<string, readonly string[]>): string[] {
   const last = /\S*$/.exec(text)?.[0] ?? "";

@@ -94,6 +94,18 @@ function dayOf(at: number, zone: Zone): string {
     new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: timeZone(zone) })).format(at);
 }
 
+/** "03": the hour of a chart. */
+export function hour(at: number, zone: Zone): string {
+  return cached(`hour ${zone}`, () => new Intl.DateTimeFormat("en-GB", { hour: "2-digit", timeZone: timeZone(zone) })).format(at);
+}
+
+/** "2026-03-29T03:00:00+02:00" → "Sun, 29 Mar, 03:00:00 +02:00": in the zone that it is written in. */
+export function wallTime(text: string): string {
+  const wall = Date.parse(`${text.slice(0, 19)}Z`);
+  const format = () => new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZone: "UTC" });
+  return `${cached("wall", format).format(wall)} ${/[+-][0-9:]+$|Z$/.exec(text.slice(19))?.[0] ?? ""}`;
+}
+
 /** "2026-11-18 03:04:11 UTC": the text on hover. */
 export function utc(at: number): string {
   return `${new Date(at).toISOString().replace("T", " ").slice(0, 19)} UTC`;

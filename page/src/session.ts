@@ -3,6 +3,7 @@ import { computed, signal } from "@preact/signals";
 import { Api, ApiError, type Status } from "./api.ts";
 import type { Zone } from "./format.ts";
 import { LiveStream, type MessageName, type Surroundings } from "./live.ts";
+import { t } from "./messages.ts";
 import { Router } from "./router.ts";
 
 export type Theme = "system" | "light" | "dark";
@@ -83,6 +84,16 @@ export function notify(kind: Notice["kind"], text: string): void {
   window.setTimeout(() => {
     notices.value = notices.value.filter(({ id }) => id !== notice.id);
   }, kind === "error" ? 10_000 : 5000);
+}
+
+/** A change without a dialog: its refusal becomes a notice. */
+export async function attempt(change: () => Promise<void>): Promise<void> {
+  try {
+    await change();
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    notify("error", error.message || t.unreachable);
+  }
 }
 
 /** An answer of the API has failed: the frame shows why. */

@@ -1,43 +1,78 @@
-/** Retry or cancel the chosen tasks. */
+/** Retry or cancel the chosen tasks, or all that match: count, examples, rate, reason; then a line with the progress. */
+import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
-import { ApiError } from "../api.ts";
-import { t } from "../messages.ts";
+import { ApiError, type BulkAction, type BulkPreview } from "../api.ts";
 import { onKey } from "../keys.ts";
-import { api, notify } from "../session.ts";
+import { t } from "../messages.ts";
+import { api, attempt, canOperate, notify } from "../session.ts";
 import { Dialog, Field } from "./dialog.tsx";
 import { Icon } from "./icon.tsx";
+import { title } from "./task-table.tsx";
 
-const PAUSE = 1000;
+const LOOK_EVERY = 1000;
+const UNCONFIRMED = 100;
+const RATE = 500;
 
 export type TaskAction = "retry" | "cancel";
+/** One that this tab has started. */
+const actions = signal<readonly (BulkAction & { verb: TaskAction })[]>([]);
+
 interface BulkBarProps { uuids: readonly string[]; q: string; onDone: () => void }
 
-export function BulkBar({ uuids, onDone }: BulkBarProps) {
-  const [action, setAction] = useState<TaskAction | null>(null);
-  useEffect(() => onKey("r", () => setAction("retry")), []);
-  useEffect(() => onKey("c", () => setAction("cancel")), []);
+/** Of the selection, or of all tasks of the filter. */
+export function BulkBar({ uuids, q, onDone }: BulkBarProps) {
+  const [asks, ask] = useState<{ action: TaskAction; all: boolean } | null>(null);
+  const all = uuids.length === 0;
+  useEffect(() => {
+    const stops = (["retry", "cancel"] as const).map((action) => onKey(action.charAt(0), () => uuids.length > 0 && ask({ action, all: false })));
+    return () => stops.forEach((stop) => stop());
+  }, [uuids.length]);
+  const buttons = (isAll: boolean) => (["retry", "cancel"] as const).map((action) => (
+    <button key={action} onClick={() => ask({ action, all: isAll })}>
+      <Icon name={action === "retry" ? "retry" : "cancelled"} />{isAll ? t.allAction[action] : t[action]}
+    </button>
+  ));
   return (
     <div class="bulk">
-      <strong>{t.selected(uuids.length)}</strong>
-      <button onClick={() => setAction("retry")}><Icon name="retry" />{t.retry}</button>
-      <button onClick={() => setAction("cancel")}><Icon name="cancelled" />{t.cancel}</button>
-      {action && <ActionDialog action={action} uuids={uuids} onClose={() => setAction(null)} onDone={onDone} />}
+      {!all && <><strong>{t.selected(uuids.length)}</strong>{buttons(false)}</>}
+      {q !== "" && buttons(true)}
+      {asks && <ActionDialog action={asks.action} uuids={asks.all ? [] : uuids} q={q} onClose={() => ask(null)} onDone={onDone} />}
     </div>
   );
 }
 
-interface ActionDialogProps { action: TaskAction; uuids: readonly string[]; onClose: () => void; onDone: () => void }
+interface ActionDialogProps { action: TaskAction; uuids: readonly string[]; q?: string; onClose: () => void; onDone: () => void }
 
-export function ActionDialog({ action, uuids, onClose, onDone }: ActionDialogProps) {
+export function ActionDialog({ action, uuids, q = "", onClose, onDone }: ActionDialogProps) {
   const [reason, setReason] = useState("");
+  const [rate, setRate] = useState(String(RATE));
+  const [typed, setTyped] = useState("");
+  const { preview, trouble } = usePreview(action, uuids.length > 0 ? "" : q);
+  const n = uuids.length || preview?.count || 0;
+  const isReady = uuids.length > 0 || preview?.exact === true;
+  const mustType = uuids.length === 0 && n > UNCONFIRMED;
   const confirm = async () => {
-    await runAction(action, uuids, reason.trim());
-    notify("done", t.actionDone[action](uuids.length));
+    const [only] = uuids;
+    if (uuids.length === 1 && only) {
+      await api.send("POST", `/tasks/${encodeURIComponent(only)}/${action}`, { reason });
+      notify("done", t.actionDone[action](1));
+    } else {
+      const what = uuids.length > 0 ? { uuids } : { token: preview?.token, confirm: n };
+      const started = await api.send<BulkAction>("POST", `/tasks/${action}`, { ...what, rate: Number(rate) || RATE, reason });
+      actions.value = [...actions.value, { ...started, verb: action }];
+    }
     onDone();
   };
   return (
-    <Dialog title={t.actionTitle[action](uuids.length)} action={t.actionName[action]} danger={action === "cancel"} onClose={onClose} onConfirm={confirm}>
+    <Dialog title={isReady ? t.actionTitle[action](n) : t.counting(preview?.count ?? 0)} action={t.actionName[action]} danger={action === "cancel"}
+      disabled={!isReady || n === 0 || (mustType && typed !== String(n))} onClose={onClose} onConfirm={confirm}>
       <p>{t.actionEffect[action]}</p>
+      {trouble && <p class="trouble" role="alert">{trouble}</p>}
+      {preview && preview.sample.length > 0 && (
+        <ul class="runs">{preview.sample.map((row) => <li key={row.uuid}>{title(row)} <span class="hint">{row.source} · {row.short_id}</span></li>)}</ul>
+      )}
+      {n > 1 && <Field label={t.rate} hint={t.rateHint}><input type="number" min={0.1} max={10_000} step="any" value={rate} onInput={(event) => setRate(event.currentTarget.value)} /></Field>}
+      {mustType && <Field label={t.typeNumber(n)}><input inputMode="numeric" value={typed} onInput={(event) => setTyped(event.currentTarget.value)} /></Field>}
       <Field label={t.reason} hint={t.reasonHint}>
         <input value={reason} maxLength={200} onInput={(event) => setReason(event.currentTarget.value)} />
       </Field>
@@ -45,19 +80,58 @@ export function ActionDialog({ action, uuids, onClose, onDone }: ActionDialogPro
   );
 }
 
-async function runAction(action: TaskAction, uuids: readonly string[], reason: string): Promise<void> {
-  for (const uuid of uuids) await patiently(() => api.send("POST", `/tasks/${encodeURIComponent(uuid)}/${action}`, { reason }));
+/** Counts in parts, until the server has seen all tasks. */
+function usePreview(action: TaskAction, q: string): { preview: BulkPreview | null; trouble: string } {
+  const [found, setFound] = useState<{ preview: BulkPreview | null; trouble: string }>({ preview: null, trouble: "" });
+  useEffect(() => {
+    let isOpen = q !== "";
+    const load = async () => {
+      let cursor: string | undefined;
+      while (isOpen) {
+        const preview: BulkPreview = await api.send("POST", "/tasks/preview", { action, q, cursor });
+        if (isOpen) setFound({ preview, trouble: "" });
+        if (preview.exact) return;
+        cursor = preview.cursor ?? undefined;
+      }
+    };
+    load().catch((error: unknown) => {
+      if (!(error instanceof ApiError)) throw error;
+      setFound({ preview: null, trouble: error.message });
+    });
+    return () => {
+      isOpen = false;
+    };
+  }, [action, q]);
+  return found;
 }
 
-/** The server allows twenty changes per second. */
-async function patiently(change: () => Promise<unknown>): Promise<void> {
-  for (;;) {
-    try {
-      await change();
-      return;
-    } catch (error) {
-      if (!(error instanceof ApiError) || error.code !== "too_many") throw error;
-      await new Promise((resolve) => window.setTimeout(resolve, PAUSE));
-    }
-  }
+const isOver = ({ state }: BulkAction) => state !== "running" && state !== "stopping";
+
+/** The actions of this tab; they go on without it. */
+export function BulkProgress() {
+  const open = actions.value.some((action) => !isOver(action));
+  useEffect(() => {
+    if (!open) return undefined;
+    const timer = window.setInterval(() => void attempt(async () => {
+      actions.value = await Promise.all(actions.value.map(async (action) => (
+        isOver(action) ? action : { ...(await api.get<BulkAction>(`/bulk-actions/${action.id}`)), verb: action.verb }
+      )));
+    }), LOOK_EVERY);
+    return () => window.clearInterval(timer);
+  }, [open]);
+  return (
+    <>
+      {actions.value.map((action) => (
+        <div key={action.id} class="banner progress-line" role="status">
+          <span><strong>{t.actionName[action.verb]}</strong> {t.actionState(action.done, action.found, action.changed, action.state)} {action.error}</span>
+          <progress value={action.done} max={Math.max(1, action.found)} aria-label={t.progress} />
+          {isOver(action)
+            ? <button onClick={() => (actions.value = actions.value.filter(({ id }) => id !== action.id))}>{t.close}</button>
+            : canOperate.value && <button onClick={() => void attempt(async () => {
+                await api.send("DELETE", `/bulk-actions/${action.id}`);
+              })}>{t.stop}</button>}
+        </div>
+      ))}
+    </>
+  );
 }

@@ -49,6 +49,31 @@ export function Dialog({ title, action, danger, disabled, onClose, onConfirm, ch
   );
 }
 
+interface ReasonDialogProps {
+  title: string;
+  action: string;
+  effect: string;
+  reason?: "required" | "optional" | "none";
+  danger?: boolean;
+  onClose: () => void;
+  onConfirm: (reason: string) => Promise<void>;
+}
+
+/** A change with its effect in words, and the reason for it. */
+export function ReasonDialog({ effect, reason: need = "optional", onConfirm, ...rest }: ReasonDialogProps) {
+  const [reason, setReason] = useState("");
+  return (
+    <Dialog {...rest} disabled={need === "required" && reason.trim() === ""} onConfirm={() => onConfirm(reason.trim())}>
+      <p>{effect}</p>
+      {need !== "none" && (
+        <Field label={t.reason} hint={t.reasonHint}>
+          <input value={reason} maxLength={200} required={need === "required"} onInput={(event) => setReason(event.currentTarget.value)} />
+        </Field>
+      )}
+    </Dialog>
+  );
+}
+
 export function Field({ label, children, hint }: { label: string; children: ComponentChildren; hint?: string }) {
   return (
     <label class="field">

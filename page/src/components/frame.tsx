@@ -5,12 +5,16 @@ import { age, clock } from "../format.ts";
 import { isTyping, onKey } from "../keys.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
-import { api, isHeld, live, loadStatus, notices, now, router, status, storeTrouble, theme, zone } from "../session.ts";
+import { api, attempt, canOperate, isHeld, live, loadStatus, notices, notify, now, router, status, storeTrouble, theme, zone } from "../session.ts";
+import { BulkProgress } from "./bulk-bar.tsx";
 import { Help } from "./help.tsx";
 import { Icon } from "./icon.tsx";
 import { PageLink } from "./link.tsx";
 import { Navigation } from "./navigation.tsx";
 import { SignInForm } from "./sign-in.tsx";
+import { Ago } from "./time.tsx";
+
+const PAUSES_SHOWN = 2;
 
 export function Frame({ children }: { children: ComponentChildren }) {
   const [hasHelp, showHelp] = useState(false);
@@ -33,6 +37,8 @@ export function Frame({ children }: { children: ComponentChildren }) {
         <Navigation />
       </header>
       <Banner />
+      <Paused />
+      <BulkProgress />
       <main id="main" tabIndex={-1} class={storeTrouble.value ? "stale" : ""}>{children}</main>
       <div class="notices" aria-live="polite">
         {notices.value.map((notice) => (
@@ -47,7 +53,9 @@ export function Frame({ children }: { children: ComponentChildren }) {
 }
 
 function envColor(name: string): string {
-  return /prod|live/i.test(name) ? "production" : /stag|test|qa/i.test(name) ? "staging" : "other";
+  if (/prod|live/i.test(name)) return "production";
+  if (/stag|test|qa/i.test(name)) return "staging";
+  return `other env-${[...name].reduce((sum, letter) => sum + letter.charCodeAt(0), 0) % 4}`;
 }
 
 function Mark() {
@@ -148,6 +156,28 @@ async function signOut(): Promise<void> {
   await api.send("DELETE", "/session");
   live.close();
   live.connection.value = { state: "signed_out" };
+}
+
+/** Pauses concern every page: tasks that wait for them are in each list. */
+function Paused() {
+  const resume = (source: string, key: string | null) => attempt(async () => {
+    await api.send("POST", `/sources/${encodeURIComponent(source)}/resume`, { key });
+    notify("done", t.resumedNow(key ?? source));
+    await loadStatus();
+  });
+  const all = status.value?.paused ?? [];
+  return (
+    <>
+      {all.slice(0, PAUSES_SHOWN).map(({ source, key, reason, since }) => (
+        <div key={`${source}/${key}`} class="banner paused-line">
+          <Icon name="paused" />
+          <span><strong><PageLink to={pathOf("sources", source)}>{t.pausedFor(source, key)}</PageLink></strong> {reason} {since && <Ago at={since} />}</span>
+          <span class="grow" />
+          {canOperate.value && <button onClick={() => void resume(source, key)}>{t.resume}</button>}
+        </div>
+      ))}
+    </>
+  );
 }
 
 /** What is wrong with the whole page; nothing on a good day. */

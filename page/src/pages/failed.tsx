@@ -1,13 +1,15 @@
 import { useState } from "preact/hooks";
 import type { FailureList, FailureRow } from "../api.ts";
+import { ActionDialog } from "../components/bulk-bar.tsx";
 import { Empty, Loaded } from "../components/empty.tsx";
+import { Icon } from "../components/icon.tsx";
 import { PageLink } from "../components/link.tsx";
 import { Sparkline } from "../components/sparkline.tsx";
 import { Ago, Clock } from "../components/time.tsx";
 import { count } from "../format.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
-import { router } from "../session.ts";
+import { canOperate, router } from "../session.ts";
 import { useView } from "../view.ts";
 
 const TIMES = ["1h", "24h", "7d"] as const;
@@ -34,7 +36,7 @@ export function FailedPage() {
           : (
             <>
               <ul class="groups">{list.items.map((row) => <Group key={row.group} row={row} />)}</ul>
-              <p class="hint">{t.asOf} <Ago at={list.as_of} /></p>
+              <p class="hint">{list.counted_to ? t.countedSoFar(list.read, list.total) : <>{t.asOf} <Ago at={list.as_of} /></>}</p>
             </>
           ))}
       </Loaded>
@@ -44,6 +46,7 @@ export function FailedPage() {
 
 function Group({ row }: { row: FailureRow }) {
   const [isOpen, open] = useState(false);
+  const [asks, ask] = useState(false);
   return (
     <li class="card group">
       <div class="group-count"><b>{count(row.count)}</b><span>{t.times2}</span></div>
@@ -59,6 +62,8 @@ function Group({ row }: { row: FailureRow }) {
       <div class="group-actions">
         <PageLink class="button" to={pathOf("tasks", "", { q: `group:${row.group}` })}>{t.showAll(row.count)}</PageLink>
         {row.example && <PageLink class="button" to={pathOf("tasks", row.example)}>{t.example}</PageLink>}
+        {canOperate.value && <button onClick={() => ask(true)}><Icon name="retry" />{t.retryGroup}</button>}
+        {asks && <ActionDialog action="retry" uuids={[]} q={`group:${row.group} state:failed`} onClose={() => ask(false)} onDone={() => undefined} />}
       </div>
     </li>
   );

@@ -2,9 +2,11 @@ import { useEffect, useState } from "preact/hooks";
 import type { AttemptRow, TaskDetail } from "../api.ts";
 import { ActionDialog, type TaskAction } from "../components/bulk-bar.tsx";
 import { CopyButton } from "../components/copy.tsx";
+import { Dialog, Field } from "../components/dialog.tsx";
 import { Loaded } from "../components/empty.tsx";
 import { Icon } from "../components/icon.tsx";
 import { Download, OutsideLink, PageLink } from "../components/link.tsx";
+import { jsonObject } from "../components/schedule-form.tsx";
 import { StateBadge } from "../components/state.tsx";
 import { Progress, title } from "../components/task-table.tsx";
 import { Ago, Clock, Since } from "../components/time.tsx";
@@ -14,7 +16,7 @@ import { bytes, count, duration, parseTime, shortId } from "../format.ts";
 import { onKey } from "../keys.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
-import { api, canOperate, router, status } from "../session.ts";
+import { api, canOperate, notify, router, status } from "../session.ts";
 import { useView } from "../view.ts";
 
 const ENDED = ["succeeded", "failed", "cancelled"];
@@ -74,6 +76,7 @@ function Head({ task, actions, onAction }: { task: TaskDetail; actions: TaskActi
         <StateBadge state={task.state} />
         {task.cancel_wanted && !ENDED.includes(task.state) && <span class="hint">{t.cancelWanted}</span>}
         <span class="grow" />
+        {canOperate.value && ENDED.includes(task.state) && <RetryChanged task={task} />}
         {canOperate.value && actions.map((action) => (
           <button key={action} onClick={() => onAction(action)}><Icon name={action === "retry" ? "retry" : "cancelled"} />{t[action]}</button>
         ))}
@@ -101,6 +104,32 @@ function Head({ task, actions, onAction }: { task: TaskDetail; actions: TaskActi
       </dl>
       {task.progress && task.progress[1] > 0 && task.state === "running" && <Progress done={task.progress[0]} total={task.progress[1]} />}
     </header>
+  );
+}
+
+/** A copy of the task with other arguments, or at another time. */
+function RetryChanged({ task }: { task: TaskDetail }) {
+  const [isOpen, open] = useState(false);
+  const [args, setArgs] = useState(task.args_text);
+  const [at, setAt] = useState("");
+  const confirm = async () => {
+    const body: Record<string, unknown> = { at: at === "" ? new Date().toISOString() : new Date(at).toISOString() };
+    if (args !== task.args_text) body.args = jsonObject(args);
+    const { uuid } = await api.send<{ uuid: string }>("POST", `/tasks/${encodeURIComponent(task.uuid)}/retry`, body);
+    notify("done", t.addedTask(task.source));
+    router.go(pathOf("tasks", uuid));
+  };
+  return (
+    <>
+      <button onClick={() => open(true)}>{t.withChanges}</button>
+      {isOpen && (
+        <Dialog title={t.changesTitle} action={t.addAction} onClose={() => open(false)} onConfirm={confirm}>
+          <p>{t.changesEffect}{task.redacted.some((path) => path.startsWith("args.")) && ` ${t.changesRedacted}`}</p>
+          <Field label={t.argumentsJson}><textarea rows={6} spellcheck={false} value={args} onInput={(event) => setArgs(event.currentTarget.value)} /></Field>
+          <Field label={t.atTime}><input type="datetime-local" value={at} onInput={(event) => setAt(event.currentTarget.value)} /></Field>
+        </Dialog>
+      )}
+    </>
   );
 }
 

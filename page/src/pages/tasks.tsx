@@ -1,24 +1,26 @@
 import { useComputed, useSignal } from "@preact/signals";
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { STATES, type State, type TaskList, type TaskRow } from "../api.ts";
 import { BulkBar } from "../components/bulk-bar.tsx";
+import { CopyAs } from "../components/copy-as.tsx";
 import { Empty, Loaded } from "../components/empty.tsx";
 import { FilterBox } from "../components/filter-box.tsx";
 import { Icon } from "../components/icon.tsx";
 import { PageLink } from "../components/link.tsx";
 import { TaskTable } from "../components/task-table.tsx";
 import { valueOf, withValue } from "../filters.ts";
-import { count, shortCount } from "../format.ts";
+import { clock, count, parseTime, shortCount } from "../format.ts";
 import { onKey } from "../keys.ts";
 import { newestStates, transitionsOf } from "../live.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
-import { api, canOperate, failedCount, isHeld, noteFailure, onMessage, router } from "../session.ts";
+import { api, canOperate, failedCount, isHeld, noteFailure, now, onMessage, router, zone } from "../session.ts";
 import { useView } from "../view.ts";
 
 const PAGE = 50;
 const ENDED: ReadonlySet<string> = new Set(["succeeded", "failed", "cancelled"]);
 const ROW_PAUSE = 60;
+const CONTINUES_FOR = 10_000;
 
 export function TasksPage() {
   const { query } = router.location.value;
@@ -83,21 +85,22 @@ function Tasks({ q, cursor }: { q: string; cursor: string }) {
       <Tabs q={q} state={state} counts={found?.counts ?? null} />
       <section class="card">
         <div class="list-head">
-          {canOperate.value && selected.value.size > 0
-            ? <BulkBar uuids={[...selected.value]} q={q} onDone={() => {
-                selected.value = new Set();
-                refresh();
-              }} />
-            : <FreshButton n={fresh.value.size} onClick={show} />}
+          {selected.value.size === 0 && <FreshButton n={fresh.value.size} onClick={show} />}
+          {canOperate.value && <BulkBar uuids={[...selected.value]} q={q} onDone={() => {
+            selected.value = new Set();
+            refresh();
+          }} />}
+          <span class="grow" />
+          <CopyAs q={q} />
         </div>
         {filterTrouble
           ? <Empty icon="search" title={t.badFilter} text={filterTrouble} />
           : (
             <Loaded data={shown.value} error={latest.error.value} rows={12}>
-              {(list) => (list.items.length === 0 ? <NoTasks q={q} /> : (
+              {(list) => (list.items.length === 0 ? list.cursor ? <Pages list={list} q={q} cursor={cursor} onMore={(more) => (shown.value = more)} /> : <NoTasks q={q} /> : (
                 <>
                   <TaskTable rows={rows.value} current={current.value} selected={selected.value} onSelect={toggle} onSelectAll={toggleAll} />
-                  <Pages list={list} q={q} cursor={cursor} />
+                  <Pages list={list} q={q} cursor={cursor} onMore={(more) => (shown.value = more)} />
                 </>
               ))}
             </Loaded>
@@ -220,12 +223,44 @@ function NoTasks({ q }: { q: string }) {
   return <Empty icon="search" title={t.noMatch} text={t.noMatchText(q)} />;
 }
 
-function Pages({ list, q, cursor }: { list: TaskList; q: string; cursor: string }) {
+interface PagesProps { list: TaskList; q: string; cursor: string; onMore: (list: TaskList) => void }
+
+function Pages({ list, q, cursor, onMore }: PagesProps) {
+  const isShort = list.cursor !== null && list.items.length < PAGE;
   return (
     <div class="pages">
       <span class="hint">{t.shown(list.items.length)}</span>
+      {isShort && <ShortPage list={list} q={q} onMore={onMore} />}
       {cursor && <PageLink class="button" to={pathOf("tasks", "", { q })}>{t.firstPage}</PageLink>}
-      {list.cursor && <PageLink class="button" to={pathOf("tasks", "", { q, cursor: list.cursor })}>{t.nextPage}</PageLink>}
+      {list.cursor && !isShort && <PageLink class="button" to={pathOf("tasks", "", { q, cursor: list.cursor })}>{t.nextPage}</PageLink>}
     </div>
+  );
+}
+
+/** The server has a budget per request: the page goes on by itself for ten seconds, and can be stopped. */
+function ShortPage({ list, q, onMore }: Omit<PagesProps, "cursor">) {
+  const until = useRef(Date.now() + CONTINUES_FOR);
+  const [isStopped, stop] = useState(false);
+  useEffect(() => {
+    if (isStopped || isHeld.value || Date.now() > until.current) {
+      stop(true);
+      return undefined;
+    }
+    const abort = new AbortController();
+    api.get<TaskList>("/tasks", { q, cursor: list.cursor ?? "", limit: PAGE - list.items.length }, abort.signal).then(
+      (more) => onMore({ ...more, counts: list.counts, items: [...list.items, ...more.items], scanned: list.scanned + more.scanned }),
+      (error: unknown) => abort.signal.aborted || noteFailure(error),
+    );
+    return () => abort.abort();
+  }, [list.cursor, isStopped]);
+  const again = () => {
+    until.current = Date.now() + CONTINUES_FOR;
+    stop(false);
+  };
+  return (
+    <>
+      <span class="hint">{t.scanned(list.scanned, clock(parseTime(list.scanned_to) ?? now.value, now.value, zone.value))}</span>
+      {isStopped ? <button onClick={again}>{t.continue}</button> : <button onClick={() => stop(true)}>{t.stop}</button>}
+    </>
   );
 }

@@ -1,0 +1,72 @@
+"""Changes on the pages of schedules, sources and tasks, by an operator in Chromium."""
+
+from __future__ import annotations
+
+from tests.page.conftest import Shop, Watched
+from tests.page.test_browser import visit
+from tests.support.waits import SOON
+
+
+def test_schedule_is_created_edited_run_paused_and_deleted(tab: Watched, shop: Shop) -> None:
+    page = tab.page
+    visit(tab, shop, "schedules")
+    page.click("text=New schedule…")
+    page.fill("dialog label:has-text('Name') input", "news")
+    page.fill("dialog label:has-text('Source') input", "email")
+    page.fill("dialog label:has-text('Arguments') input", '{"to": "ann@example.com"}')
+    page.fill("dialog label:has-text('Rule') input", "0 25 * * *")
+    page.wait_for_selector("dialog .preview .trouble")
+    assert page.is_disabled("dialog button[type=submit]")
+    page.fill("dialog label:has-text('Rule') input", "mon-fri 08:00")
+    page.wait_for_selector("dialog .preview li >> nth=4")  # the next five runs, while one types
+    page.click("dialog button[type=submit]")
+    row = "tr:has(button:has-text('news'))"
+    page.wait_for_selector(f"{row}:has-text('Mon–Fri at 08:00')")
+    page.click(f"{row} >> text=Edit…")
+    page.fill("dialog label:has-text('Rule') input", "every 2 h")
+    page.wait_for_selector("dialog .preview:has-text('every 2 h')")
+    page.click("dialog button[type=submit]")
+    page.wait_for_selector(f"{row}:has-text('every 2 h')")
+    page.click(f"{row} >> text=Run now")
+    page.wait_for_selector(".notice:has-text('news runs now')")
+    page.click(f"{row} >> text=Pause…")
+    page.fill("dialog input", "holidays")
+    page.click("dialog button[type=submit]")
+    page.wait_for_selector(f"{row}:has-text('holidays')")
+    page.click(f"{row} button[aria-label='Delete news?']")
+    page.click("dialog button[type=submit]")
+    page.wait_for_selector(row, state="detached")
+    tab.troubles = [text for text in tab.troubles if "400 (Bad Request)" not in text]  # of the rule that is no rule
+
+
+def test_all_tasks_of_a_filter_are_retried_with_a_progress_line(tab: Watched, shop: Shop) -> None:
+    page = tab.page
+    visit(tab, shop, "tasks?q=source%3Adeliver%20state%3Afailed")
+    page.wait_for_selector("table.tasks tbody tr")
+    page.click("text=Retry all that match…")
+    page.wait_for_selector("dialog:has-text('Retry 4 tasks?')")
+    assert page.locator("dialog .runs li").count() == 4
+    page.fill("dialog label:has-text('Reason') input", "the vendor is back")
+    page.click("dialog button[type=submit]")
+    page.wait_for_selector(".progress-line:has-text('4 of 4, 4 changed · done')", timeout=SOON * 1000)
+
+
+def test_source_is_limited_frozen_and_paused_with_a_banner(tab: Watched, shop: Shop) -> None:
+    page = tab.page
+    visit(tab, shop, "sources/email")
+    page.click("text=Set a limit…")
+    page.fill("dialog label:has-text('At once') input", "3")
+    page.click("dialog button[type=submit]")
+    page.click("text=Reset to code")
+    page.wait_for_selector("text=Set a limit…")
+    page.click("text=Freeze…")
+    assert page.is_disabled("dialog button[type=submit]")
+    page.fill("dialog input", "too many mails")
+    page.click("dialog button[type=submit]")
+    page.click("text=Thaw")
+    page.click("text=Pause…")
+    page.fill("dialog input", "the vendor is down")
+    page.click("dialog button[type=submit]")
+    page.wait_for_selector(".paused-line:has-text('the vendor is down')", timeout=SOON * 1000)
+    page.click(".paused-line >> text=Resume")
+    page.wait_for_selector(".paused-line", state="detached", timeout=SOON * 1000)
