@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -51,13 +52,14 @@ class WebOptions:
     metrics_sources: int
     log_format: Literal["console", "json"]
     bus: str | None
+    until_eof: bool
 
 
 @store_command()
 @click.option("--listen", callback=listen_address, metavar="[HOST]:PORT", default=":8123", show_default=True,
               help="The address that is served; without a host, this machine only.")  # fmt: skip
 @click.option("--token-file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="A file with the token of operators. [ONTHEDOT_WEB_TOKEN, else a new one is printed]")  # fmt: skip
+              help="A file with the token of operators. [ONTHEDOT_WEB_TOKEN, else that of this folder]")  # fmt: skip
 @click.option("--public-url", metavar="URL", default="", help="Where a proxy serves it: https://ops.example.com/tasks.")
 @click.option("--prefix", metavar="PATH", default="", help="The path below which it is served. [that of --public-url]")
 @click.option("--insecure", is_flag=True, help="Allow plain HTTP on a public address.")
@@ -67,6 +69,7 @@ class WebOptions:
 @click.option("--bus", metavar="URL", envvar="ONTHEDOT_BUS",
               help="Where dead letters are: kafka://…, or store. [ONTHEDOT_BUS, the store]")  # fmt: skip
 @click.option("--trace-url", metavar="URL", default="", help="Where traces are: https://…/{trace_id}.")
+@click.option("--until-eof", is_flag=True, hidden=True, help="Stop when stdin ends, as it does with its supervisor.")
 @click.option("--metrics-sources", type=click.IntRange(1), metavar="N", default=100, show_default=True,
               help="Sources that /metrics keeps apart; the others are source=\"…\".")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["console", "json"]), default="console", show_default=True,
@@ -86,8 +89,9 @@ async def _serve(options: GlobalOptions, url: str, name: str, given: WebOptions)
     try:
         from onthedot.web.app_site import app_site
         from onthedot.web.context import AppFacts
+        from onthedot.web.saved_token import saved_token
         from onthedot.web.server import address_of, listen, serving
-        from onthedot.web.settings import WebSettings, credentials_from, new_token, token_credential
+        from onthedot.web.settings import WebSettings, credentials_from, token_credential
     except ImportError as error:
         raise CommandError(f"{NEEDS_EXTRA} ({error})", FAILED) from None
 
@@ -96,7 +100,7 @@ async def _serve(options: GlobalOptions, url: str, name: str, given: WebOptions)
     if given.token_file is not None:
         credentials = (*credentials, token_credential("operator", "operator", read_token(given.token_file)))
     if not credentials:
-        token = new_token()
+        token = saved_token(Path.cwd(), os.environ)
         credentials = (token_credential("operator", "operator", token),)
     host, port = given.listen
     settings = WebSettings(
@@ -124,8 +128,26 @@ async def _serve(options: GlobalOptions, url: str, name: str, given: WebOptions)
             base = settings.public_url.rstrip("/") or f"http://{address_of(listener)}{settings.base_path}"
             query = suffix("?token=", token)
             print_line(f"page {base}/{query}")
-            await stop.wait()
-    print_line("stopped")
+            if given.until_eof:
+                await wait_for_eof(stop)
+            else:
+                await stop.wait()
+    if not given.until_eof:
+        print_line("stopped")
+
+
+async def wait_for_eof(stop: asyncio.Event) -> None:
+    """Wait until stdin ends or `stop` is set: a supervisor that was killed sends no signal."""
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+    )
+    waits = [asyncio.create_task(reader.read()), asyncio.create_task(stop.wait())]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    await asyncio.wait(waits)
+    transport.close()
 
 
 def _app(options: GlobalOptions, url: str, name: str, bus: str | None) -> App[Any]:

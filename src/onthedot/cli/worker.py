@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from contextlib import AbstractAsyncContextManager
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import click
@@ -77,6 +78,8 @@ def _complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[Co
     metavar="[HOST]:PORT",
     help="Serve /healthz, /readyz, /metrics and /metrics/fleet there.",
 )
+@click.option("--web", "web", callback=_address, metavar="[HOST]:PORT",
+              help="Serve the page there, with the settings ONTHEDOT_WEB_* of `onthedot web`.")  # fmt: skip
 @click.option("--metrics-sources", type=click.IntRange(1), metavar="N", default=100, show_default=True,
               help="Sources that /metrics keeps apart; the others are source=\"…\".")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["console", "json"]), help="[as your code says, else console]")
@@ -89,6 +92,7 @@ def worker(
     app: str | None,
     processes: int,
     health: tuple[str, int] | None,
+    web: tuple[str, int] | None,
     metrics_sources: int,
     log_format: Literal["console", "json"] | None,
     **launch: Any,
@@ -108,7 +112,17 @@ def worker(
         app_of(options, app), options.store, log_format=log_format, metrics_sources=counted, **launch
     )
     manager = ServiceManager.from_environment(os.environ)
-    sys.exit(asyncio.run(Supervisor(config, processes, health, manager).run()))
+    sys.exit(asyncio.run(Supervisor(config, processes, health, manager, _web_address(web)).run()))
+
+
+def _web_address(web: tuple[str, int] | None) -> str | None:
+    """As the command `onthedot web` takes it."""
+    if web is None:
+        return None
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        raise CommandError("--web needs starlette and uvicorn: pip install 'onthedot[web]'", FAILED)
+    host, port = web
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @click.command(hidden=True)

@@ -18,6 +18,7 @@ from onthedot.supervisor.heartbeats import wait_for_reaps
 from onthedot.supervisor.messages import LaunchOptions
 from onthedot.supervisor.restart_pause import RestartPause
 from onthedot.supervisor.service_manager import ServiceManager
+from onthedot.supervisor.web_process import WebProcess
 from onthedot.supervisor.worker_metrics import WorkerMetrics
 from onthedot.supervisor.worker_process import START_TIMEOUT, WorkerProcess, describe_exit_code, signal_handlers
 
@@ -29,15 +30,22 @@ class Supervisor:
 
     health: the address of the health port
     manager: is notified when all processes are ready, and when the supervisor stops
+    web: the address of the page
     """
 
     def __init__(
-        self, config: LaunchOptions, processes: int, health: tuple[str, int] | None, manager: ServiceManager
+        self,
+        config: LaunchOptions,
+        processes: int,
+        health: tuple[str, int] | None,
+        manager: ServiceManager,
+        web: str | None = None,
     ) -> None:
         self._config = config
         self._slots: list[WorkerProcess | None] = [None] * processes
         self._successors: dict[int, WorkerProcess] = {}  # by slot, during a rolling restart
         self._health = health
+        self._web = None if web is None else WebProcess(web, self._say)
         self._manager = manager
         self._metrics = WorkerMetrics()
         self._stop = asyncio.Event()
@@ -61,6 +69,8 @@ class Supervisor:
                 port = HealthPort(*self._health, self.problems, self._metrics.text, lambda: self._fleet_text(fleet))
                 await stack.enter_async_context(port)
             slots = [asyncio.create_task(self._run_slot(slot)) for slot in range(len(self._slots))]
+            if self._web is not None:
+                stack.push_async_callback(self._web.stop)
             stopping = asyncio.create_task(self._stop_all())
             await asyncio.gather(*slots)
             if self._stop.is_set():
@@ -138,6 +148,8 @@ class Supervisor:
 
     def _on_ready(self, slot: int, child: WorkerProcess) -> None:
         self._ready.add(slot)
+        if self._web is not None and child.stores is not None:
+            self._web.start(child.stores)
         if len(self._ready) == len(self._slots) and not self._all_ready:
             self._all_ready = True
             parts = ["worker ready", child.banner]

@@ -1,0 +1,60 @@
+"""``onthedot worker --web``: the page as one more child of the supervisor."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.support.http_client import request
+from tests.support.services.valkey import free_port
+from tests.support.waits import wait_until
+from tests.unit.cli.conftest import Running, Shop
+
+
+def pages(shop: Shop) -> list[str]:
+    return [command for command in shop.alive() if " web --listen " in command]
+
+
+def pid_of_page(running: Running) -> int:
+    return running.children()[-1]
+
+
+def test_page_is_started_again_with_the_same_link_and_ends_with_the_worker(shop: Shop) -> None:
+    port = free_port()
+    running = shop.worker("--web", f":{port}")
+    running.until(f"page http://127.0.0.1:{port}/?token=")
+    assert request(port, "GET", "/readyz").status == 200
+    os.kill(pid_of_page(running), signal.SIGKILL)
+    running.until("died, killed by SIGKILL; starting another in")
+    running.until(f"page http://127.0.0.1:{port}/?token=", times=2)
+    links = {line for line in running.lines if line.startswith("page http")}
+    assert len(links) == 1
+    assert shop.result(shop.add("greet", name="ann")) == "hello ann"
+    running.tell(signal.SIGTERM)
+    assert running.ended() == 0
+    assert shop.alive() == []
+
+
+def test_killed_supervisor_leaves_no_page(shop: Shop) -> None:
+    port = free_port()
+    running = shop.worker("--web", f":{port}", env={"ONTHEDOT_WEB_TOKEN": "a-token-of-this-test-0123456789"})
+    running.until(f"page http://127.0.0.1:{port}/\n")
+    running.process.kill()
+    wait_until(lambda: shop.alive() == [])
+
+
+def test_public_address_without_tls_is_refused_and_tasks_run(shop: Shop) -> None:
+    running = shop.worker("--web", f"0.0.0.0:{free_port()}")
+    running.until("is reached from other machines, and tokens would travel as plain text")
+    running.until("no page: its settings are refused")
+    assert shop.result(shop.add("greet", name="ann")) == "hello ann"
+    assert pages(shop) == []
+
+
+@pytest.mark.parametrize("address", [":0", ":x"])
+def test_wrong_address_is_refused(shop: Shop, address: str) -> None:
+    code, _, err = shop.run("worker", "app.py", "--web", address)
+    assert code == 2
+    assert "is no address" in err
