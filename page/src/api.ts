@@ -44,7 +44,7 @@ export interface TaskDetail extends TaskRow {
   args: unknown; args_text: string; metadata: unknown; unique: string | null; crashes: number; retries: number;
   result: unknown; result_status: string; errors: AttemptRow[]; steps: StepRow[]; items_saved: number;
   trace_id: string | null; redacted: string[]; explain?: Explanation | null; timeline?: Segment[];
-  related?: { parent: string | null; flow: string | null; group: string | null };
+  related?: { parent: string | null; flow: string | null; batch: string | null; group: string | null };
 }
 
 export interface PauseRow { key: string | null; reason: string; since: string | null }

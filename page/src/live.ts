@@ -190,8 +190,8 @@ export function newestStates(transitions: readonly Transition[]): Map<string, Tr
   return newest;
 }
 
-/** Calls `action` at most once per `ms`: at once, and again at the end of the pause if it was asked for meanwhile. */
-export function atMostEvery(ms: number, action: () => void, surroundings: Pick<Surroundings, "now" | "setTimeout">): () => void {
+/** Calls `action` at most once per `pause()` ms: at once, and again at the end of the pause if it was asked for meanwhile. */
+export function atMostEvery(pause: () => number, action: () => void, surroundings: Pick<Surroundings, "now" | "setTimeout">): () => void {
   let last = -Infinity;
   let isPlanned = false;
   const run = () => {
@@ -201,7 +201,7 @@ export function atMostEvery(ms: number, action: () => void, surroundings: Pick<S
   };
   return () => {
     if (isPlanned) return;
-    const rest = last + ms - surroundings.now();
+    const rest = last + pause() - surroundings.now();
     if (rest <= 0) {
       run();
       return;

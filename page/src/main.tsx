@@ -6,7 +6,11 @@ import { listenToKeys } from "./keys.ts";
 import { t } from "./messages.ts";
 import { AgentsPage } from "./pages/agents.tsx";
 import { AuditPage } from "./pages/audit.tsx";
+import { BatchPage } from "./pages/batch.tsx";
+import { BatchesPage } from "./pages/batches.tsx";
 import { FailedPage } from "./pages/failed.tsx";
+import { FlowPage } from "./pages/flow.tsx";
+import { FlowsPage } from "./pages/flows.tsx";
 import { LoginPage } from "./pages/login.tsx";
 import { OutboxPage } from "./pages/outbox.tsx";
 import { OverviewPage } from "./pages/overview.tsx";
@@ -15,11 +19,13 @@ import { SourcePage } from "./pages/source.tsx";
 import { SourcesPage } from "./pages/sources.tsx";
 import { TaskPage } from "./pages/task.tsx";
 import { TasksPage } from "./pages/tasks.tsx";
+import { WaitingPage } from "./pages/waiting.tsx";
 import { WorkersPage } from "./pages/workers.tsx";
 import type { PageName } from "./router.ts";
 import { router, start, status } from "./session.ts";
 import "./styles.css";
 import "./tables.css";
+import "./flows.css";
 
 const PAGES: Partial<Record<PageName, () => preact.JSX.Element>> = {
   overview: OverviewPage,
@@ -30,6 +36,11 @@ const PAGES: Partial<Record<PageName, () => preact.JSX.Element>> = {
   source: SourcePage,
   schedules: SchedulesPage,
   workers: WorkersPage,
+  flows: FlowsPage,
+  flow: FlowPage,
+  batches: BatchesPage,
+  batch: BatchPage,
+  waiting: WaitingPage,
   outbox: OutboxPage,
   agents: AgentsPage,
   audit: AuditPage,

@@ -19,15 +19,18 @@ export interface ViewOptions {
   on: readonly MessageName[];
   /** Milliseconds between two fetches. */
   pause?: number;
+  /** Of data that may be long: a pause lasts at least this many times as long as the last fetch, at most ten seconds. */
+  load?: number;
   /** Milliseconds after which the data is fetched even without a message. */
   every?: number;
 }
 
+const LONGEST_PAUSE = 10_000;
 const clock = { now: () => Date.now(), setTimeout: (action: () => void, ms: number) => window.setTimeout(action, ms) };
 
 export function useView<T>(path: string, query: Query, options: ViewOptions): View<T> {
   const key = JSON.stringify([path, query]);
-  const view = useMemo(() => makeView<T>(path, query, options.pause ?? 1000), [key]);
+  const view = useMemo(() => makeView<T>(path, query, options.pause ?? 1000, options.load ?? 0), [key]);
   useEffect(() => {
     view.open();
     live.follow(options.watch);
@@ -48,12 +51,13 @@ export function useView<T>(path: string, query: Query, options: ViewOptions): Vi
   return view;
 }
 
-function makeView<T>(path: string, query: Query, pause: number) {
+function makeView<T>(path: string, query: Query, pause: number, times: number) {
   const data = signal<T | null>(null);
   const error = signal<ApiError | null>(null);
   let abort: AbortController | null = null;
   let isOpen = false;
   let isAgain = false;
+  let took = 0;
 
   async function load(): Promise<void> {
     if (!isOpen) return;
@@ -63,6 +67,7 @@ function makeView<T>(path: string, query: Query, pause: number) {
     }
     const mine = new AbortController();
     abort = mine;
+    const began = performance.now();
     try {
       const found = await api.get<T>(path, query, mine.signal);
       if (!mine.signal.aborted) {
@@ -76,6 +81,7 @@ function makeView<T>(path: string, query: Query, pause: number) {
       noteFailure(failure);
     } finally {
       if (abort === mine) abort = null;
+      took = performance.now() - began;
       if (isAgain) {
         isAgain = false;
         soon();
@@ -83,7 +89,7 @@ function makeView<T>(path: string, query: Query, pause: number) {
     }
   }
 
-  const soon = atMostEvery(pause, () => void load(), clock);
+  const soon = atMostEvery(() => Math.max(pause, Math.min(times * took, LONGEST_PAUSE)), () => void load(), clock);
   return {
     data,
     error,

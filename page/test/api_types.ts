@@ -1,5 +1,6 @@
 // The types of the page against those of docs/openapi.json: a difference is an error of `tsc`.
 import type { components } from "../generated/openapi.d.ts";
+import type * as flows from "../src/api-flows.ts";
 import type * as page from "../src/api.ts";
 
 type Schemas = components["schemas"];
@@ -16,6 +17,11 @@ export type Checks = [
   Fits<Schemas["AttentionRow"], page.AttentionRow>,
   Fits<Schemas["Overview"], page.Overview>,
   Fits<Schemas["StatusDetail"], page.Status>,
+  Fits<Schemas["FlowRow"], flows.FlowRow>,
+  Fits<Schemas["FlowDetail"], flows.FlowDetail>,
+  Fits<Schemas["BatchRow"], flows.BatchRow>,
+  Fits<Schemas["BatchDetail"], flows.BatchDetail>,
+  Fits<Schemas["WaitingList"], flows.WaitingList>,
   Fits<Schemas["OutboxDetail"], page.OutboxDetail>,
   Fits<Schemas["EventList"], page.EventList>,
   Fits<Schemas["PayloadText"], page.PayloadText>,

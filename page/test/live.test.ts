@@ -175,7 +175,7 @@ test("of several transitions of a task the newest counts", () => {
 test("a burst of requests becomes one at once and one later", async () => {
   const world = new World();
   let calls = 0;
-  const ask = atMostEvery(1000, () => (calls += 1), world);
+  const ask = atMostEvery(() => 1000, () => (calls += 1), world);
   for (let i = 0; i < 50; i += 1) ask();
   assert.equal(calls, 1);
   await world.pass(1000);

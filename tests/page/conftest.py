@@ -34,7 +34,8 @@ _ONTHEDOT = [sys.executable, "-m", "onthedot"]
 class Shop:
     """The processes of one store: a worker, and the page on a port that stays the same."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, program: Path = SHOP, name: str = "shop") -> None:
+        """program, name: of the app."""
         self.attacker = ""  # a task with markup in every text
         self._folder = folder
         self.store = f"sqlite:///{folder}/shop.db"
@@ -45,7 +46,8 @@ class Shop:
             "ONTHEDOT_WEB_VIEWER_TOKEN": VIEWER_TOKEN,
         }
         self.port = free_port()
-        self.program = SHOP
+        self.program = program
+        self.name = name
 
     @property
     def address(self) -> str:
@@ -58,7 +60,7 @@ class Shop:
 
     @contextmanager
     def page(self) -> Iterator[None]:
-        with self._process("-n", "shop", "web", "--listen", f":{self.port}", until="page http"):
+        with self._process("-n", self.name, "web", "--listen", f":{self.port}", until="page http"):
             yield
 
     @contextmanager
@@ -79,7 +81,7 @@ class Shop:
 
     def run(self, code: str) -> str:
         """Runs `async def main()` in a process of its own: the browser's event loop is in this one."""
-        program = f"import asyncio\nfrom tests.page import shop\n{code}\nasyncio.run(main())"
+        program = f"import asyncio\nfrom tests.page import {self.program.stem}\n{code}\nasyncio.run(main())"
         done = subprocess.run(
             [sys.executable, "-c", program], cwd=ROOT, env=self.environment, capture_output=True, text=True, check=False
         )
@@ -151,8 +153,8 @@ class Watched:
             self.troubles.append(f"request outside the origin: {url}")
 
 
-@pytest.fixture
-def tab(chromium: Browser, shop: Shop) -> Iterator[Watched]:
+@contextmanager
+def watched_tab(chromium: Browser, shop: Shop) -> Iterator[Watched]:
     """A tab that is signed in."""
     context = chromium.new_context(
         viewport={"width": 1440, "height": 900}, timezone_id="Europe/Berlin", reduced_motion="reduce"
@@ -162,3 +164,9 @@ def tab(chromium: Browser, shop: Shop) -> Iterator[Watched]:
     yield watched
     context.close()
     assert watched.troubles == []
+
+
+@pytest.fixture
+def tab(chromium: Browser, shop: Shop) -> Iterator[Watched]:
+    with watched_tab(chromium, shop) as watched:
+        yield watched

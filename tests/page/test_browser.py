@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.page.checkout import ROOT
 from tests.page.conftest import TOKEN, VIEWER_TOKEN, Shop, Watched
 from tests.page.event_fills import XSS
-from tests.support.services.programs import give_up
+from tests.page.looks import assert_fits_and_is_accessible, visit
 from tests.support.services.valkey import free_port
 from tests.support.waits import SOON
 
@@ -31,41 +30,14 @@ PAGES = (
     "login",
     "nothing",
 )
-LOOKS = ((1440, "light"), (1024, "dark"), (390, "light"))
-AXE = ROOT / "page" / "node_modules" / "axe-core" / "axe.min.js"
-
-
-def visit(tab: Watched, shop: Shop, path: str) -> None:
-    tab.page.goto(f"{shop.address}/{path}")
-    tab.page.wait_for_selector("main :is(h1, .empty)")
-    tab.page.wait_for_selector(".loading", state="detached")
 
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_fits_every_width_and_axe_finds_nothing_serious(tab: Watched, shop: Shop, path: str) -> None:
-    if not AXE.exists():
-        give_up("axe-core is not installed: python page/build_page.py --packages")
     visit(tab, shop, f"tasks/{shop.attacker}" if path == "task" else path)
-    tab.page.evaluate(AXE.read_text())
-    for width, theme in LOOKS:
-        tab.page.set_viewport_size({"width": width, "height": 900})
-        tab.page.emulate_media(color_scheme=theme)
-        tab.page.wait_for_function(  # a chart follows the width after the next frame
-            "width => document.documentElement.scrollWidth <= width", arg=width
-        )
-        found = tab.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        assert serious_ones(found["violations"]) == []
+    assert_fits_and_is_accessible(tab)
     if path == "nothing":
         tab.troubles = [text for text in tab.troubles if "404" not in text]
-
-
-def serious_ones(rules: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
-    return [
-        (rule["id"], node["html"], node["failureSummary"])
-        for rule in rules
-        if rule["impact"] in {"serious", "critical"}
-        for node in rule["nodes"]
-    ]
 
 
 def test_signing_in_needs_the_token_and_leaves_it_nowhere(chromium: Browser, shop: Shop) -> None:

@@ -8,12 +8,14 @@ interface PageLinkProps {
   class?: string;
   current?: boolean;
   label?: string;
+  /** -1: another link of the same group is reached by Tab. */
+  tabIndex?: number;
 }
 
 /** A page of ours, by its path below the base. */
-export function PageLink({ to, children, current, label, ...rest }: PageLinkProps) {
+export function PageLink({ to, children, current, label, tabIndex, ...rest }: PageLinkProps) {
   return (
-    <a href={router.base + to} data-route={to} class={rest.class} aria-current={current ? "page" : undefined} aria-label={label}>
+    <a href={router.base + to} data-route={to} class={rest.class} aria-current={current ? "page" : undefined} aria-label={label} tabIndex={tabIndex}>
       {children}
     </a>
   );

@@ -99,6 +99,8 @@ function Head({ task, actions, onAction }: { task: TaskDetail; actions: TaskActi
         {task.crashes > 0 && <Fact name={t.crashes}>{count(task.crashes)}</Fact>}
         {task.tags.length > 0 && <Fact name={t.tags}>{task.tags.map((tag) => <PageLink key={tag} class="tag" to={pathOf("tasks", "", { q: `tag:${tag}` })}>{tag}</PageLink>)}</Fact>}
         {related?.parent && <Fact name={t.parent}><PageLink to={pathOf("tasks", related.parent)}>{shortId(related.parent)}</PageLink></Fact>}
+        {related?.flow && <Fact name={t.columns.flow}><PageLink to={pathOf("flows", related.flow)}>{shortId(related.flow)}</PageLink></Fact>}
+        {related?.batch && <Fact name={t.columns.batch}><PageLink to={pathOf("batches", related.batch)}>{shortId(related.batch)}</PageLink></Fact>}
         {related?.group && <Fact name={t.sameError}><PageLink to={pathOf("tasks", "", { q: `group:${related.group}` })}>{t.show}</PageLink></Fact>}
         {task.trace_id && <Fact name={t.trace}>{trace ? <OutsideLink to={trace.replace("{trace_id}", task.trace_id)}>{task.trace_id.slice(0, 12)}</OutsideLink> : <code>{task.trace_id.slice(0, 12)}</code>}</Fact>}
       </dl>

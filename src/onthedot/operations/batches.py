@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from onthedot.clock.epoch import from_ms, from_optional_ms, to_ms
 from onthedot.codec.body import Undecodable
+from onthedot.codec.untyped import decode_untyped_result
 from onthedot.errors import TaskNotFound
 from onthedot.model.batch_names import batch_task, coordinator_source
 from onthedot.model.failures import decode_failure
@@ -19,20 +20,23 @@ from onthedot.model.stored_batches import (
     StoredPart,
     batch_counts,
     count_items,
+    decode_items,
     read_part,
     read_request,
 )
 from onthedot.model.task_info import public_state
 from onthedot.operations.audit import Recorded
 from onthedot.operations.explain import explain
+from onthedot.operations.flow_list import ALIVE
 from onthedot.operations.flows import FlowOperations
 from onthedot.operations.humanize import plural
 from onthedot.operations.modes import Mode, ModeOperations, wait_until_drained
 from onthedot.operations.streams import item_reader, read_stream
-from onthedot.operations.task_queries import TaskQueries
+from onthedot.operations.task_queries import BATCH, TaskQueries
 from onthedot.operations.workers import live_workers
 from onthedot.stores.contract import Record, Store
 
+_MAX_NEWEST = 20  # items that are shown
 _UNREADABLE = BatchRequest(count=0, sizes=(), call=Raw(b"{}"), digest="")
 
 
@@ -88,12 +92,30 @@ class PartInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class PartState:
+    """A part, whether it has ended or not. index: in the order of the request; uuid: of its task."""
+
+    index: int
+    uuid: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
 class BatchDetails:
-    """A batch in full. waits: why its coordinator does not run."""
+    """A batch in full.
+
+    waits: why its coordinator does not run
+    deadline: when the batch is over, whatever is missing
+    states: of all parts that are known, also of those that are not added yet
+    newest: the last items, as plain JSON values, oldest first
+    """
 
     batch: BatchInfo
     parts: tuple[PartInfo, ...]
     waits: str
+    deadline: datetime | None = None
+    states: tuple[PartState, ...] = ()
+    newest: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +147,7 @@ class BatchOperations(Recorded):
     async def newest(
         self, limit: int, task: str | None = None, state: str | None = None, since: datetime | None = None
     ) -> list[BatchInfo]:
-        """Return the newest batches, of one task or of all."""
+        """Return the newest batches, of one task or of all. state: ALIVE: all that have not ended."""
         sources = [coordinator_source(task)] if task is not None else await self._coordinators()
         found: list[Record] = []
         for source in sources:
@@ -134,7 +156,9 @@ class BatchOperations(Recorded):
                 where["since"] = str(to_ms(since))
             own: list[Record] = []
             async for record in self._queries.records(where):
-                if state in (None, public_state(record.state).value):
+                if state == ALIVE and record.history.ended is not None:
+                    continue
+                if state in (None, ALIVE, public_state(record.state).value):
                     own.append(record)
                 if len(own) == limit:
                     break
@@ -151,7 +175,29 @@ class BatchOperations(Recorded):
         parts = await read_parts(self._store, batch)
         uuids = MemberUuids(batch)
         infos = tuple(_part_info(number, part, uuids.of(part.index)) for number, part in enumerate(parts, 1))
-        return BatchDetails(_batch_info(record, parts), infos, waits)
+        info = _batch_info(record, parts)
+        request = _request(record)
+        deadline = None
+        if request.deadline is not None:
+            deadline = from_ms(record.added + request.deadline)
+        states = await self._part_states(batch, info.progress.total, parts)
+        return BatchDetails(info, infos, waits, deadline, states, newest_items(parts, _MAX_NEWEST))
+
+    async def _part_states(self, batch: str, total: int, parts: Sequence[StoredPart]) -> tuple[PartState, ...]:
+        """A part that has ended keeps its state when its task is not kept any more."""
+        ended = {part.index: "succeeded" if part.error is None else part.error.state for part in parts}
+        uuids = MemberUuids(batch)
+        indexes = range(max(total, *(index + 1 for index in ended)) if ended else total)
+        found: list[PartState] = []
+        for start in range(0, len(indexes), BATCH):
+            page = indexes[start : start + BATCH]
+            records = await self._store.get([uuids.of(index) for index in page])
+            for index, record in zip(page, records, strict=True):
+                state = ended.get(index, "waiting")
+                if record is not None:
+                    state = public_state(record.state).value
+                found.append(PartState(index, uuids.of(index), state))
+        return tuple(found)
 
     async def progress(self, batch: str) -> BatchProgress:
         """Return how far a batch is."""
@@ -258,11 +304,33 @@ async def read_parts(store: Store, batch: str) -> list[StoredPart]:
     return [read_part(item) for item in saved.items()]
 
 
-def _batch_info(record: Record, parts: Sequence[StoredPart]) -> BatchInfo:
+def newest_items(parts: Sequence[StoredPart], limit: int) -> tuple[object, ...]:
+    """The last items that the parts have kept, oldest first."""
+    found: list[object] = []
+    for part in reversed(parts):
+        found[:0] = plain_items(part)
+        if len(found) >= limit:
+            break
+    return tuple(found[-limit:])
+
+
+def plain_items(part: StoredPart) -> list[object]:
+    """The items of a part without the code of its task: objects come as dicts."""
     try:
-        request = read_request(record)
+        return decode_items(part, decode_untyped_result)
+    except Undecodable as error:
+        return [f"<{error}>"]
+
+
+def _request(record: Record) -> BatchRequest:
+    try:
+        return read_request(record)
     except Undecodable:
-        request = _UNREADABLE
+        return _UNREADABLE
+
+
+def _batch_info(record: Record, parts: Sequence[StoredPart]) -> BatchInfo:
+    request = _request(record)
     return BatchInfo(
         record.uuid,
         batch_task(record.source) or "",

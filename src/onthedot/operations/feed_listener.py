@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
+from onthedot.model.flow_names import MemberUuids
 from onthedot.stores.contract import Transition
 
 MAX_MESSAGES = 64  # in the buffer of a listener
@@ -40,6 +41,19 @@ class Watch:
     def needs_transitions(self) -> bool:
         """Whether the feed is read every 100 ms, not every 250 ms."""
         return self.transitions or self.failures or bool(self.uuids)
+
+
+def watch_flow(flow: str) -> Watch:
+    """The transitions of the tasks of a flow, or of the parts of a batch.
+
+    >>> watch = watch_flow("nightly")
+    >>> watch.matches(Transition(0, "nightly", "mail", "succeeded"))
+    True
+    >>> watch.matches(Transition(0, "0193", "mail", "succeeded"))
+    False
+    """
+    uuids = MemberUuids(flow)
+    return Watch(matches=lambda each: each.uuid == flow or uuids.number(each.uuid) is not None)
 
 
 class TransitionsMessage(Struct, frozen=True):

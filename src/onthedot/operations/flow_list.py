@@ -10,7 +10,7 @@ from functools import partial
 
 from onthedot.clock.epoch import from_ms, from_optional_ms, to_ms
 from onthedot.model.flow_names import MemberUuids, is_child_flow
-from onthedot.model.task_info import public_state
+from onthedot.model.task_info import decode_body, public_state
 from onthedot.operations.explain import explain
 from onthedot.operations.flow_cancel import flow_size
 from onthedot.operations.flow_stages import FlowShape, FlowStage, SimilarTasks, failure_text, remark
@@ -19,6 +19,7 @@ from onthedot.operations.humanize import moment_text
 from onthedot.operations.task_queries import find_pages
 from onthedot.stores.contract import Record, Store
 
+ALIVE = "alive"
 _MAX_FAILURES = 5  # shown
 _MAX_PARENTS = 20  # tasks whose children are looked for
 _PAGE = 100
@@ -26,7 +27,10 @@ _PAGE = 100
 
 @dataclass(frozen=True, slots=True)
 class FlowInfo:
-    """A flow by its last task. state: failed also means that a member failed and the last task did not run."""
+    """A flow by its last task. state: failed also means that a member failed and the last task did not run.
+
+    label: of the last task
+    """
 
     uuid: str
     source: str
@@ -34,6 +38,7 @@ class FlowInfo:
     progress: FlowProgress
     added: datetime
     ended: datetime | None = None
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +96,20 @@ class FlowDetails:
 async def list_flows(
     store: Store, flows: FlowOperations, limit: int, state: str | None = None, since: datetime | None = None
 ) -> list[FlowInfo]:
-    """Return the newest flows that match; flows that tasks of others have spawned are part of these."""
+    """Return the newest flows that match; flows that tasks of others have spawned are part of these.
+
+    state: ALIVE: all that have not ended
+    """
     where = {"flow": "*"}
     if since is not None:
         where["since"] = str(to_ms(since))
     found: list[FlowInfo] = []
     async for records in find_pages(store, where, _PAGE):
         for record in records:
+            if state == ALIVE and record.history.ended is not None:
+                continue
             shown = await _state(flows, record)
-            if state in (None, shown):
+            if state in (None, ALIVE, shown):
                 found.append(await _info(flows, record, shown))
             if len(found) == limit:
                 return found
@@ -180,7 +190,9 @@ async def _handlers(store: Store, last: Record, moment: Callable[[float], str]) 
 async def _info(flows: FlowOperations, record: Record, state: str) -> FlowInfo:
     progress = await flows.progress(record.uuid)
     added = from_ms(record.added)
-    return FlowInfo(record.uuid, record.source, state, progress, added, from_optional_ms(record.history.ended))
+    _, headers = decode_body(record)
+    ended = from_optional_ms(record.history.ended)
+    return FlowInfo(record.uuid, record.source, state, progress, added, ended, headers.label)
 
 
 async def _state(flows: FlowOperations, record: Record) -> str:

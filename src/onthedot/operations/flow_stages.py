@@ -126,6 +126,17 @@ def _numbered(
     return tuple(reversed(found))
 
 
+def flow_layers(stages: Sequence[FlowStage]) -> tuple[tuple[FlowStage, ...], ...]:
+    """The stages by the number of stages before them on the longest path."""
+    depths: list[int] = []
+    for stage in stages:  # a stage comes after those that it waits for
+        depths.append(1 + max((depths[before] for before in stage.after), default=-1))
+    layers: defaultdict[int, list[FlowStage]] = defaultdict(list)
+    for stage, depth in zip(stages, depths, strict=True):
+        layers[depth].append(stage)
+    return tuple(tuple(layers[depth]) for depth in sorted(layers))
+
+
 def remark(record: Record, moment: Callable[[float], str]) -> str:
     """The text after the state of a task: its worker, its due time or its error."""
     if record.state == "running":

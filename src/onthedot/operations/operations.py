@@ -18,6 +18,7 @@ from onthedot.model.failures import decode_moved_to, encode_reason
 from onthedot.model.figures import Figures
 from onthedot.model.flow_names import MEMBER_KEEP
 from onthedot.model.stored_keys import stored_text
+from onthedot.model.streams import parse_cursor
 from onthedot.model.task import TaskInfo, possible_uuids
 from onthedot.model.task_info import decode_body, public_state
 from onthedot.model.uuid7 import new_uuid
@@ -46,7 +47,7 @@ from onthedot.operations.schedules import ScheduleOperations
 from onthedot.operations.series import SeriesData, read_series
 from onthedot.operations.signals import SignalOperations
 from onthedot.operations.sources import SourceInfo, source_infos
-from onthedot.operations.streams import item_reader, read_stream
+from onthedot.operations.streams import StreamSlice, item_reader, read_after, read_stream
 from onthedot.operations.task_queries import BATCH, TaskFilter, TaskPage, TaskQueries
 from onthedot.operations.waits import StepInfo, step_infos
 from onthedot.operations.workers import WorkerInfo, live_workers
@@ -146,6 +147,10 @@ class Operations(Recorded):
     async def streamed(self, uuid: str) -> int:
         """Return how many items of a stream are saved; 0 for any other task."""
         return (await read_stream(item_reader(self._store, uuid))).length
+
+    async def stream_after(self, uuid: str, after: str, limit: int) -> StreamSlice:
+        """Return the next items of a stream, or parts of a batch, after a cursor; "": from the first one."""
+        return await read_after(item_reader(self._store, uuid), parse_cursor(after), limit)
 
     async def failures(self, since: datetime | None = None, source: str | None = None) -> list[FailureGroup]:
         """Return failed tasks grouped by error, the most frequent first; the newest 100,000 are counted.

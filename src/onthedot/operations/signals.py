@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from onthedot.clock.epoch import from_ms, from_optional_ms
 from onthedot.codec.body import Undecodable
 from onthedot.codec.untyped import decode_untyped_result
 from onthedot.model.counter_names import own_signal, shared_signal, signal_name
+from onthedot.model.task_info import decode_body
 from onthedot.operations.audit import Recorded
 from onthedot.operations.task_queries import find_pages
 from onthedot.operations.waits import awaited_signals
 from onthedot.stores.contract import MAX_KEPT_SIGNALS, NewSignal, Record, Store, StoredSignal
 
 _PAGE = 1000
+_MAX_LOOKED_AT = 20_000  # tasks
+_MAX_NAMES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,20 @@ class WaitingTask:
     names: tuple[str, ...]
     since: datetime | None
     until: datetime | None
+    label: str = ""
+    flow: str | None = None  # the flow that it belongs to
+    needed: int = 0  # of the tasks that it waits for
+    reached: int = 0  # how many of these have ended
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedSignal:
+    """The kept signals under a name that tasks wait for."""
+
+    name: str
+    waiting: int
+    kept: int
+    oldest: datetime | None
 
 
 class SignalOperations(Recorded):
@@ -69,6 +87,60 @@ class SignalOperations(Recorded):
         """Return the signals under a name, in order. to: those addressed to this task."""
         page = await self._store.signals(_counter(name, to), 0, MAX_KEPT_SIGNALS)
         return [KeptSignal(name, each.id, from_ms(each.number), _payload(each), to) for each in page.signals]
+
+    async def waiting_tasks(
+        self, limit: int, name: str | None = None, flow: str | None = None, source: str | None = None
+    ) -> tuple[list[WaitingTask], bool]:
+        """Return tasks that wait for signals, which come first, or for other tasks, and whether there are more.
+
+        name: only tasks that wait for this signal; flow, source: only of these. At most 20,000 tasks are looked at.
+        """
+        where = {"state": "waiting"}
+        if flow is not None:
+            where["flow"] = flow
+        if source is not None:
+            where["source"] = source
+        for_signals: list[Record] = []
+        for_tasks: list[Record] = []
+        looked_at = 0
+        async for page in find_pages(self._store, where, _PAGE):
+            looked_at += len(page)
+            for record in page:
+                names = () if record.wait is None else awaited_signals(record.wait)
+                if names and name in (None, *names):
+                    for_signals.append(record)
+                elif not names and name is None:
+                    for_tasks.append(record)
+            if len(for_signals) > limit or looked_at >= _MAX_LOOKED_AT:
+                break
+        found = [*for_signals, *for_tasks]
+        return await self._with_counters(found[:limit]), len(found) > limit or looked_at >= _MAX_LOOKED_AT
+
+    async def _with_counters(self, records: Sequence[Record]) -> list[WaitingTask]:
+        first = [None if record.wait is None else record.wait.counters[0] for record in records]
+        names = sorted({counter[0] for counter in first if counter is not None})
+        values = dict(zip(names, await self._store.counters(names), strict=True)) if names else {}
+        found: list[WaitingTask] = []
+        for record, counter in zip(records, first, strict=True):
+            task = _waiting_task(record)
+            _, headers = decode_body(record)
+            flow = None if record.links is None else record.links.flow
+            needed = 0
+            reached = 0
+            if counter is not None and not task.names:
+                needed = counter[1]
+                reached = min(needed, values[counter[0]].value)
+            found.append(replace(task, label=headers.label, flow=flow, needed=needed, reached=reached))
+        return found
+
+    async def awaited(self, tasks: Sequence[WaitingTask]) -> list[AwaitedSignal]:
+        """Return the kept signals of the names for which these tasks wait, at most 20 names."""
+        counts = Counter(name for task in tasks for name in task.names)
+        found: list[AwaitedSignal] = []
+        for name, waiting in counts.most_common(_MAX_NAMES):
+            kept = await self.kept(name)
+            found.append(AwaitedSignal(name, waiting, len(kept), kept[0].at if kept else None))
+        return found
 
     async def waiting(self, name: str | None = None) -> AsyncIterator[WaitingTask]:
         """Yield the tasks that wait for a signal, newest first. name: only for this one."""

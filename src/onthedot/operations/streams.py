@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from onthedot.codec.results import store_many
 from onthedot.errors import ResultNotStored
-from onthedot.model.streams import ItemNote, read_note, streamed_items
+from onthedot.model.streams import Cursor, ItemNote, read_note, streamed_items
 from onthedot.stores.contract import Note, Record, Store
 
 PAGE = 100  # notes; each may have 1 MiB
@@ -36,6 +36,22 @@ class SavedStream(NamedTuple):
     def items(self) -> list[bytes]:
         """The stored items of the current epoch."""
         return [item for note in self.notes for item in note.items()]
+
+
+class StreamSlice(NamedTuple):
+    """Some entries of a stream. has_restarted: the cursor was of an epoch that is over, so these are the first ones."""
+
+    entries: list[tuple[Cursor, bytes]]
+    has_restarted: bool
+
+
+async def read_after(read: ReadItems, after: Cursor, limit: int) -> StreamSlice:
+    """The next saved items after a cursor, with the cursor after each."""
+    saved = await read_stream(read)
+    has_restarted = after.epoch not in (0, saved.epoch)
+    first = 0 if has_restarted else after.number
+    items = saved.items()[first : first + limit]
+    return StreamSlice([(Cursor(saved.epoch, first + n), item) for n, item in enumerate(items, 1)], has_restarted)
 
 
 def item_reader(store: Store, uuid: str) -> ReadItems:

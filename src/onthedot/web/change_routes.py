@@ -17,8 +17,10 @@ from onthedot.web.bodies import (
     TopicResumeBody,
 )
 from onthedot.web.endpoints import NoBody, Route
-from onthedot.web.feature_schemas import BulkActionDetail, BulkPreview, SignalSent
+from onthedot.web.feature_schemas import BulkActionDetail, BulkPreview
+from onthedot.web.flow_schemas import SignalSent
 from onthedot.web.handlers import (
+    batches,
     bulk_actions,
     dead_letters,
     events,
@@ -137,7 +139,7 @@ CHANGE_ROUTES: tuple[Route, ...] = (
         answer=Changed, summary="Run the failed tasks of a flow again", errors=("not_found",),
     ),
     Route(
-        method="POST", path="/batches/{id}/cancel", handler=flows.cancel_batch, access="operator", body=ReasonBody,
+        method="POST", path="/batches/{id}/cancel", handler=batches.cancel_batch, access="operator", body=ReasonBody,
         answer=Changed, summary="Cancel a batch and its parts", errors=("not_found",),
     ),
     Route(

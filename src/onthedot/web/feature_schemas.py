@@ -1,121 +1,12 @@
-"""The JSON of flows, batches, signals, the outbox and the audit log; `schemas` has the rest."""
+"""The JSON of the outbox, the audit log and bulk actions; `schemas` and `flow_schemas` have the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from msgspec import Struct
 
 from onthedot.web.schemas import Moment, PauseRow, TaskListRow
-
-
-class FlowRow(Struct, frozen=True, kw_only=True):
-    """A flow. id: the uuid of its last task."""
-
-    id: str
-    source: str
-    state: str
-    done: int
-    failed: int
-    total: int
-    started_at: Moment
-    ended_at: Moment | None
-
-
-class FlowNode(Struct, frozen=True, kw_only=True):
-    """Tasks of a flow with one source and one place in it. uuid: of one of them."""
-
-    id: int
-    source: str
-    count: int
-    states: Mapping[str, int]
-    uuid: str
-    remark: str
-
-
-class FlowFailureRow(Struct, frozen=True):
-    """A task of a flow that did not succeed by itself."""
-
-    uuid: str
-    source: str
-    state: str
-    error: str
-
-
-class FlowDetail(Struct, frozen=True, kw_only=True):
-    """A flow in full. edges: pairs of nodes, the second waits for the first."""
-
-    flow: FlowRow
-    states: Mapping[str, int]
-    nodes: Sequence[FlowNode]
-    edges: Sequence[tuple[int, int]]
-    waits: str
-    blocked_by: Sequence[str]
-    first_failures: Sequence[FlowFailureRow]
-
-
-class BatchRow(Struct, frozen=True, kw_only=True):
-    """A batch. done, failed, total: parts; items of count: what it has made."""
-
-    id: str
-    source: str
-    type: str
-    state: str
-    done: int
-    failed: int
-    total: int
-    items: int
-    count: int
-    started_at: Moment
-    ended_at: Moment | None
-    degraded: bool
-    reason: str
-
-
-class PartRow(Struct, frozen=True):
-    """A part of a batch that has ended. refused: items by reason."""
-
-    number: int
-    uuid: str
-    items: int
-    refused: Mapping[str, int]
-    error: str
-    ended_at: Moment | None
-
-
-class BatchDetail(Struct, frozen=True, kw_only=True):
-    """A batch in full. waits: why it does not go on."""
-
-    batch: BatchRow
-    parts: Sequence[PartRow]
-    waits: str
-
-
-class WaitingRow(Struct, frozen=True, kw_only=True):
-    """A task that waits for signals."""
-
-    uuid: str
-    short_id: str
-    source: str
-    signals: Sequence[str]
-    since: Moment | None
-    until: Moment | None
-
-
-class SignalRow(Struct, frozen=True, kw_only=True):
-    """A kept signal."""
-
-    name: str
-    id: str
-    at: Moment
-    payload: Any
-
-
-class SignalSent(Struct, frozen=True):
-    """added: False: a signal with this id is kept already."""
-
-    added: bool
 
 
 class TopicRow(Struct, frozen=True, kw_only=True):

@@ -5,21 +5,13 @@ from __future__ import annotations
 from onthedot.web.change_routes import CHANGE_ROUTES
 from onthedot.web.endpoints import NoBody, Route
 from onthedot.web.event_schemas import AgentRow, DeadLetterDetail, DeadLetterList, EventDetail, HandleRow
-from onthedot.web.feature_schemas import (
-    AuditList,
-    BatchDetail,
-    BatchRow,
-    EventList,
-    FlowDetail,
-    FlowRow,
-    OutboxDetail,
-    SignalRow,
-    WaitingRow,
-)
+from onthedot.web.feature_schemas import AuditList, EventList, OutboxDetail
 from onthedot.web.filters import TaskQuery
+from onthedot.web.flow_schemas import BatchDetail, BatchRow, FlowDetail, FlowRow, SignalRow, StreamList, WaitingList
 from onthedot.web.handlers import (
     agents,
     audit,
+    batches,
     dead_letters,
     events,
     failures,
@@ -31,6 +23,7 @@ from onthedot.web.handlers import (
     session,
     signals,
     sources,
+    streams,
     tasks,
 )
 from onthedot.web.handlers.description import show_openapi
@@ -84,6 +77,10 @@ READ_ROUTES: tuple[Route, ...] = (
         summary="The result of a task as a JSON file", errors=("not_found", "ambiguous"),
     ),
     Route(
+        method="GET", path="/tasks/{uuid}/items", handler=streams.list_items, access="viewer", answer=StreamList,
+        query=streams.StreamQuery, summary="The saved items of a stream", errors=("not_found", "ambiguous"),
+    ),
+    Route(
         method="GET", path="/failures", handler=failures.list_failures, access="viewer", answer=FailureList,
         query=failures.FailureQuery, summary="Failed tasks, grouped by error", has_etag=True,
     ),
@@ -133,16 +130,21 @@ READ_ROUTES: tuple[Route, ...] = (
         summary="A flow in full", errors=("not_found",),
     ),
     Route(
-        method="GET", path="/batches", handler=flows.list_batches, access="viewer", answer=Rows[BatchRow],
+        method="GET", path="/batches", handler=batches.list_batches, access="viewer", answer=Rows[BatchRow],
         query=flows.FlowQuery, summary="The newest batches",
     ),
     Route(
-        method="GET", path="/batches/{id}", handler=flows.show_batch, access="viewer", answer=BatchDetail,
+        method="GET", path="/batches/{id}", handler=batches.show_batch, access="viewer", answer=BatchDetail,
         summary="A batch in full", errors=("not_found",),
     ),
     Route(
-        method="GET", path="/waiting", handler=signals.list_waiting, access="viewer", answer=Rows[WaitingRow],
-        query=signals.WaitingQuery, summary="Tasks that wait for signals",
+        method="GET", path="/batches/{id}/parts", handler=batches.list_parts, access="viewer", answer=StreamList,
+        query=streams.StreamQuery, summary="The parts of a batch that have ended, with their items",
+        errors=("not_found",),
+    ),
+    Route(
+        method="GET", path="/waiting", handler=signals.list_waiting, access="viewer", answer=WaitingList,
+        query=signals.WaitingQuery, summary="Tasks that wait for signals or for other tasks",
     ),
     Route(
         method="GET", path="/signals/{name}", handler=signals.list_signals, access="viewer", answer=Rows[SignalRow],

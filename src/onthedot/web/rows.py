@@ -10,7 +10,7 @@ import msgspec
 
 from onthedot.codec.plain_json import json_value
 from onthedot.model.redaction import Redaction
-from onthedot.model.task import TaskInfo
+from onthedot.model.task import TaskInfo, TaskState
 from onthedot.operations.explain import Explanation
 from onthedot.operations.feed_state import Rates
 from onthedot.operations.humanize import short_id
@@ -26,6 +26,7 @@ from onthedot.web.schemas import (
     SourceLimitRow,
     SourceRates,
     SourceRow,
+    State,
     TaskListRow,
     WorkerRow,
 )
@@ -52,6 +53,11 @@ def utc(moment: datetime | None) -> datetime | None:
         return moment.astimezone(UTC)
     except (OverflowError, ValueError):  # year 1 or 9999 in another zone
         return moment.replace(tzinfo=UTC)
+
+
+def state_name(state: str) -> State:
+    """The name of a public state, as operations return it."""
+    return TaskState(state).value
 
 
 class TaskRows:

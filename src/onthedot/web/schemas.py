@@ -143,10 +143,11 @@ class Segment(Struct, frozen=True, rename={"from_": "from"}):
 
 
 class RelatedTasks(Struct, frozen=True, kw_only=True):
-    """Tasks that belong together with one. group: of the same error."""
+    """Tasks that belong together with one. group: of the same error; batch: its id, if the flow is one."""
 
     parent: str | None
     flow: str | None
+    batch: str | None
     group: str | None
 
 

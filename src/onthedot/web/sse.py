@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from onthedot.errors import StoreError, TaskNotFound
 from onthedot.model.task import TaskInfo
-from onthedot.operations.feed_listener import FeedListener, FeedMessage, TransitionsMessage, Watch
+from onthedot.operations.feed_listener import FeedListener, FeedMessage, TransitionsMessage, Watch, watch_flow
 from onthedot.web import server_exit
 from onthedot.web.context import WebContext
 from onthedot.web.endpoints import Query, WebCall
@@ -53,7 +53,7 @@ async def follow_changes(call: WebCall[ChangesQuery, None]) -> StreamingResponse
             watch = Watch(transitions=False, uuids=frozenset({uuid}))
         case "flow" | "batch":
             progress = await call.operations.tasks.complete_uuid(query.id, query.watch)
-            watch = Watch()
+            watch = watch_flow(progress)
         case "overview":
             pass
     last_id = call.request.headers.get("last-event-id", "")[:200]

@@ -1,4 +1,4 @@
-"""Flows and batches."""
+"""Flows: lists of them, and one in full."""
 
 from __future__ import annotations
 
@@ -10,29 +10,36 @@ from msgspec import Meta
 
 from onthedot.errors import ArgumentError
 from onthedot.model.redaction import Redaction
-from onthedot.operations.batches import BatchInfo
 from onthedot.operations.filters import parse_moment
-from onthedot.operations.flow_list import FlowInfo
+from onthedot.operations.flow_list import FlowDetails, FlowInfo
+from onthedot.operations.flow_stages import FlowStage, flow_layers
 from onthedot.web.bodies import ReasonBody
 from onthedot.web.endpoints import Query, WebCall
 from onthedot.web.errors import ApiError
-from onthedot.web.feature_schemas import BatchDetail, BatchRow, FlowDetail, FlowFailureRow, FlowNode, FlowRow, PartRow
-from onthedot.web.rows import utc
+from onthedot.web.flow_schemas import (
+    FlowChildrenRow,
+    FlowDetail,
+    FlowFailureRow,
+    FlowHandlerRow,
+    FlowLayer,
+    FlowNode,
+    FlowRow,
+)
+from onthedot.web.rows import MAX_PREVIEW, shortened, state_name, utc
 from onthedot.web.schemas import Changed, Rows
 
-_MAX_NODES = 200
-_MAX_PARTS = 1000
+_MAX_NODES = 200  # of a graph
 
 
 class FlowQuery(Query, frozen=True, kw_only=True):
-    """state: of the flows; since: added since then."""
+    """state: of the flows; alive: those that have not ended; since: added since then."""
 
     state: str = ""
     since: str = ""
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
 
 
-def _since(text: str) -> datetime | None:
+def added_since(text: str) -> datetime | None:
     if not text:
         return None
     try:
@@ -43,15 +50,16 @@ def _since(text: str) -> datetime | None:
 
 async def list_flows(call: WebCall[FlowQuery, None]) -> Rows[FlowRow]:
     query = call.query
-    found = await call.operations.list_flows(query.limit, query.state or None, _since(query.since))
-    return Rows([_flow_row(info) for info in found])
+    found = await call.operations.list_flows(query.limit, query.state or None, added_since(query.since))
+    return Rows([_flow_row(info, call.context.redaction) for info in found])
 
 
-def _flow_row(info: FlowInfo) -> FlowRow:
+def _flow_row(info: FlowInfo, redaction: Redaction) -> FlowRow:
     return FlowRow(
         id=info.uuid,
         source=info.source,
-        state=info.state,
+        label=shortened(redaction.text(info.label), MAX_PREVIEW),
+        state=state_name(info.state),
         done=info.progress.done,
         failed=info.progress.failed,
         total=info.progress.total,
@@ -62,8 +70,37 @@ def _flow_row(info: FlowInfo) -> FlowRow:
 
 async def show_flow(call: WebCall[Query, None]) -> FlowDetail:
     uuid = await call.operations.tasks.complete_uuid(call.path["id"], "flow")
-    found = await call.operations.flow_details(uuid)
+    # its viewers share a read that is under way, and no older one: the page asks again after the last change
+    found = await call.context.shared.get(f"flow {uuid}", 0.0, lambda: call.operations.flow_details(uuid))
     redaction = call.context.redaction
+    nodes, edges = _graph(found, redaction)
+    return FlowDetail(
+        flow=_flow_row(found.flow, redaction),
+        states=found.states,
+        nodes=nodes,
+        edges=edges,
+        layers=[_layer(stages) for stages in flow_layers(found.stages)],
+        waits=found.waits,
+        blocked_by=found.blocked_by,
+        first_failures=[
+            FlowFailureRow(each.uuid, each.source, state_name(each.state), redaction.text(each.error))
+            for each in found.failures
+        ],
+        handlers=[
+            FlowHandlerRow(each.kind, each.uuid, each.source, state_name(each.state), redaction.text(each.remark))
+            for each in found.handlers
+        ],
+        children=[
+            FlowChildrenRow(each.source, each.count, each.states, each.uuid, redaction.text(each.remark), each.by)
+            for each in found.children
+        ],
+    )
+
+
+def _graph(found: FlowDetails, redaction: Redaction) -> tuple[Sequence[FlowNode], Sequence[tuple[int, int]]]:
+    """Nodes and edges; none if there are too many to be drawn."""
+    if len(found.stages) > _MAX_NODES:
+        return (), ()
     nodes = [
         FlowNode(
             id=stage.number,
@@ -73,23 +110,21 @@ async def show_flow(call: WebCall[Query, None]) -> FlowDetail:
             uuid=stage.uuid,
             remark=redaction.text(stage.remark),
         )
-        for stage in found.stages[-_MAX_NODES:]
+        for stage in found.stages
     ]
-    shown = {node.id for node in nodes}
-    edges: Sequence[tuple[int, int]] = [
-        (before, stage.number) for stage in found.stages for before in stage.after if {before, stage.number} <= shown
-    ]
-    failures = [
-        FlowFailureRow(each.uuid, each.source, each.state, redaction.text(each.error)) for each in found.failures
-    ]
-    return FlowDetail(
-        flow=_flow_row(found.flow),
-        states=found.states,
-        nodes=nodes,
-        edges=edges,
-        waits=found.waits,
-        blocked_by=found.blocked_by,
-        first_failures=failures,
+    return nodes, [(before, stage.number) for stage in found.stages for before in stage.after]
+
+
+def _layer(stages: Sequence[FlowStage]) -> FlowLayer:
+    def number(*states: str) -> int:
+        return sum(stage.states.get(state, 0) for stage in stages for state in states)
+
+    return FlowLayer(
+        nodes=len(stages),
+        total=sum(stage.count for stage in stages),
+        done=number("succeeded", "failed", "cancelled"),
+        failed=number("failed", "cancelled"),
+        running=number("running"),
     )
 
 
@@ -101,43 +136,3 @@ async def cancel_flow(call: WebCall[Query, ReasonBody]) -> Changed:
 async def retry_flow(call: WebCall[Query, ReasonBody]) -> Changed:
     uuid = await call.operations.tasks.complete_uuid(call.path["id"], "flow")
     return Changed(await call.operations.flows.retry(uuid))
-
-
-async def list_batches(call: WebCall[FlowQuery, None]) -> Rows[BatchRow]:
-    query = call.query
-    found = await call.operations.batches.newest(query.limit, state=query.state or None, since=_since(query.since))
-    return Rows([_batch_row(info, call.context.redaction) for info in found])
-
-
-def _batch_row(info: BatchInfo, redaction: Redaction) -> BatchRow:
-    return BatchRow(
-        id=info.id,
-        source=info.task,
-        type=info.type,
-        state=info.state,
-        done=info.progress.done,
-        failed=info.progress.failed,
-        total=info.progress.total,
-        items=info.progress.items,
-        count=info.progress.count,
-        started_at=info.added,
-        ended_at=utc(info.ended),
-        degraded=info.degraded,
-        reason=redaction.text(info.reason),
-    )
-
-
-async def show_batch(call: WebCall[Query, None]) -> BatchDetail:
-    batch = await call.operations.batches.complete_id(call.path["id"])
-    found = await call.operations.batch_details(batch)
-    redaction = call.context.redaction
-    parts = [
-        PartRow(part.number, part.uuid, part.items, part.refused, redaction.text(part.error), utc(part.ended))
-        for part in found.parts[:_MAX_PARTS]
-    ]
-    return BatchDetail(batch=_batch_row(found.batch, redaction), parts=parts, waits=found.waits)
-
-
-async def cancel_batch(call: WebCall[Query, ReasonBody]) -> Changed:
-    batch = await call.operations.batches.complete_id(call.path["id"])
-    return Changed(await call.operations.batches.cancel(batch, call.body.reason or f"by {call.user.name}"))

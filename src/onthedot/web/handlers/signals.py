@@ -13,16 +13,17 @@ from onthedot.operations.humanize import short_id
 from onthedot.web.bodies import SignalBody
 from onthedot.web.endpoints import Query, WebCall
 from onthedot.web.errors import ApiError
-from onthedot.web.feature_schemas import SignalRow, SignalSent, WaitingRow
-from onthedot.web.rows import utc
+from onthedot.web.flow_schemas import AwaitedSignalRow, SignalRow, SignalSent, WaitingList, WaitingRow
+from onthedot.web.rows import MAX_PREVIEW, shortened, utc
 from onthedot.web.schemas import Rows
 
 
 class WaitingQuery(Query, frozen=True, kw_only=True):
-    """signal: its name; source: of the tasks."""
+    """signal: its name; source: of the tasks; flow: its whole id."""
 
     signal: str = ""
     source: str = ""
+    flow: str = ""
     limit: Annotated[int, Meta(ge=1, le=200)] = 200
 
 
@@ -32,24 +33,32 @@ class SignalQuery(Query, frozen=True, kw_only=True):
     to: str = ""
 
 
-async def list_waiting(call: WebCall[WaitingQuery, None]) -> Rows[WaitingRow]:
+async def list_waiting(call: WebCall[WaitingQuery, None]) -> WaitingList:
     query = call.query
-    rows: list[WaitingRow] = []
-    async for each in call.operations.signals.waiting(query.signal or None):
-        if query.source in ("", each.source):
-            rows.append(
-                WaitingRow(
-                    uuid=each.uuid,
-                    short_id=short_id(each.uuid),
-                    source=each.source,
-                    signals=each.names,
-                    since=utc(each.since),
-                    until=utc(each.until),
-                )
-            )
-        if len(rows) == query.limit:
-            break
-    return Rows(rows)
+    signals = call.operations.signals
+    tasks, has_more = await signals.waiting_tasks(
+        query.limit, query.signal or None, query.flow or None, query.source or None
+    )
+    redaction = call.context.redaction
+    rows = [
+        WaitingRow(
+            uuid=each.uuid,
+            short_id=short_id(each.uuid),
+            source=each.source,
+            label=shortened(redaction.text(each.label), MAX_PREVIEW),
+            signals=each.names,
+            flow=each.flow,
+            needed=each.needed,
+            reached=each.reached,
+            since=utc(each.since),
+            until=utc(each.until),
+        )
+        for each in tasks
+    ]
+    awaited = [
+        AwaitedSignalRow(each.name, each.waiting, each.kept, utc(each.oldest)) for each in await signals.awaited(tasks)
+    ]
+    return WaitingList(rows, has_more, awaited)
 
 
 def _checked_name(name: str) -> str:

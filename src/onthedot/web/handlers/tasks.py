@@ -11,6 +11,7 @@ from starlette.responses import Response
 from onthedot.codec.plain_json import json_value
 from onthedot.codec.task_failure import TaskFailure
 from onthedot.errors import ArgumentError, TaskNotFound
+from onthedot.model.batch_names import batch_task
 from onthedot.model.error_fingerprint import fingerprint
 from onthedot.model.redaction import Redaction
 from onthedot.model.task import TaskInfo, TaskState, possible_uuids
@@ -191,7 +192,15 @@ async def _related(call: WebCall[DetailQuery, None], info: TaskInfo) -> RelatedT
     group = None
     if info.error is not None and info.error.type:
         group = fingerprint(info.source, info.error)
-    return RelatedTasks(parent=None if parent is None else parent.uuid, flow=info.flow, group=group)
+    flow = info.flow
+    batch = info.uuid if batch_task(info.source) is not None else None
+    if batch is None and flow is not None:
+        found = await call.operations.tasks.get_many(possible_uuids([flow]))
+        if found and batch_task(found[0].source) is not None:
+            batch = flow
+    return RelatedTasks(
+        parent=None if parent is None else parent.uuid, flow=None if batch else flow, batch=batch, group=group
+    )
 
 
 def segments(info: TaskInfo) -> list[Segment]:

@@ -1,0 +1,147 @@
+"""Flows in Chromium: watched while they run, cancelled and retried there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.page.conftest import Shop, Watched, watched_tab
+from tests.page.event_fills import XSS
+from tests.page.looks import assert_fits_and_is_accessible, visit
+from tests.support.waits import SOON
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+LONG = SOON * 1000  # ms
+
+
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    found = Shop(tmp_path_factory.mktemp("studio"), Path(__file__).with_name("flow_shop.py"), "studio")
+    with found.worker(), found.page():
+        yield found
+
+
+@pytest.fixture
+def tab(chromium: Browser, studio: Shop) -> Iterator[Watched]:
+    with watched_tab(chromium, studio) as watched:
+        yield watched
+
+
+def run(studio: Shop, *lines: str) -> str:
+    """Statements of a coroutine in a process of its own; `studio` is the module of the app."""
+    body = "".join(f"        {line}\n" for line in lines)
+    return studio.run(f"async def main():\n    studio = flow_shop\n    async with studio.app:\n{body}")
+
+
+def wait_for_live(tab: Watched) -> None:
+    tab.page.wait_for_selector(".connection.live:has-text('live')")
+
+
+def test_an_empty_store_shows_how_to_write_a_flow(tab: Watched, studio: Shop) -> None:
+    """The first test of this store."""
+    visit(tab, studio, "flows")
+    assert "group(" in tab.page.inner_text(".empty pre")
+    assert_fits_and_is_accessible(tab)
+
+
+def test_a_flow_is_watched_and_retried_on_its_page(tab: Watched, studio: Shop, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    flow = run(
+        studio,
+        "await studio.app.operations.pause('clean', reason='until the page is open')",
+        f"print((await studio.nightly('retried', 300, {str(gate)!r}).enqueue()).uuid)",
+    )
+    visit(tab, studio, f"flows/{flow}")
+    wait_for_live(tab)
+    tab.page.wait_for_selector(".node-succeeded:has-text('extract')", timeout=LONG)
+    tab.page.wait_for_selector(".node-waiting:has-text('waits for 300 of 301')", timeout=LONG)
+    run(studio, "await studio.app.operations.resume('clean')")
+    tab.page.wait_for_selector(".task-title .state-failed", timeout=LONG)
+    tab.page.wait_for_selector(".node-failed:has-text('43 of 300 failed')", timeout=LONG)
+    tab.page.wait_for_selector("text=of retried is not there")
+    assert_fits_and_is_accessible(tab)
+    gate.touch()
+    tab.page.click("button:has-text('Retry 45…')")
+    assert "45 tasks run again" in tab.page.inner_text("dialog")
+    tab.page.fill("dialog input", "the parts are there")
+    tab.page.click("dialog button[type=submit]")
+    tab.page.wait_for_selector(".task-title .state-succeeded", timeout=LONG)
+    tab.page.wait_for_selector(".flow-done:has-text('304 of 304')", timeout=LONG)
+    shown = run(
+        studio,
+        f"flow = studio.app.aflow({flow!r})",
+        "progress = await flow.progress()",
+        "print(progress.done, progress.failed, progress.total)",
+    )
+    assert shown == "304 0 304"
+
+
+def test_a_flow_is_cancelled_on_its_page(tab: Watched, studio: Shop) -> None:
+    flow = run(
+        studio,
+        "await studio.app.operations.pause('score', reason='so that the flow lives')",
+        "print((await studio.nightly('cancelled', 200).enqueue()).uuid)",
+    )
+    visit(tab, studio, f"flows/{flow}")
+    tab.page.wait_for_selector(".node-succeeded:has-text('clean')", timeout=LONG)
+    tab.page.wait_for_selector("text=What the last task waits for")
+    tab.page.keyboard.press("c")
+    tab.page.wait_for_selector("dialog:has-text('3 tasks of it have not ended')")
+    tab.page.fill("dialog input", "wrong day")
+    tab.page.keyboard.press("Enter")
+    tab.page.wait_for_selector(".task-title .state-cancelled", timeout=LONG)
+    tab.page.wait_for_selector(".flow-done:has-text('204 of 204')", timeout=LONG)
+    reasons = run(
+        studio,
+        "await studio.app.operations.resume('score')",
+        f"page = await studio.app.operations.find(flow={flow!r}, state='cancelled')",
+        "print(sorted(task.source for task in page), {task.reason for task in page})",
+    )
+    assert reasons == "['merge', 'report', 'score'] {'wrong day'}"
+
+
+def test_arrow_keys_follow_the_edges_of_a_flow(tab: Watched, studio: Shop) -> None:
+    flow = run(studio, "print((await studio.nightly('keys', 2).enqueue()).uuid)")
+    visit(tab, studio, f"flows/{flow}")
+    tab.page.wait_for_selector(".task-title .state-succeeded", timeout=LONG)
+    tab.page.focus(".node[tabindex='0']")
+    passed: list[str] = []
+    for key in ("ArrowRight", "ArrowDown", "ArrowUp", "ArrowRight", "ArrowRight", "ArrowLeft"):
+        tab.page.keyboard.press(key)
+        passed.append(tab.page.inner_text(":focus b"))
+    assert set(passed[:2]) == {"clean", "score"}
+    assert passed[2:] == [passed[0], "merge", "report", "merge"]
+    tab.page.keyboard.press("Enter")
+    tab.page.wait_for_url("**/tasks/*")
+    visit(tab, studio, f"flows/{flow}")
+    tab.page.click("button:has-text('as table')")
+    tab.page.click("tr:has-text('clean') a")
+    tab.page.wait_for_url("**/tasks?q=flow*")
+    tab.page.wait_for_selector("table.tasks tbody tr >> nth=1")
+    assert tab.page.locator("table.tasks tbody tr").count() == 2
+
+
+def test_markup_in_labels_and_errors_of_flows_stays_text(tab: Watched, studio: Shop) -> None:
+    flow = run(
+        studio,
+        f"handle = await studio.nightly({XSS!r}, 4, '/nothing').enqueue()",
+        "try:",
+        f"    await handle.result(timeout={SOON})",
+        "except Exception:",
+        "    print(handle.uuid)",
+    )
+    for path in ("flows", f"flows/{flow}"):
+        visit(tab, studio, path)
+        tab.page.wait_for_selector(f"text={XSS[:20]}")
+        assert tab.page.evaluate("window.attacked") is None
+        assert tab.page.locator("main img").count() == 0
+    visit(tab, studio, "flows?state=failed")
+    assert_fits_and_is_accessible(tab)
+    tab.page.keyboard.press("j")
+    tab.page.keyboard.press("Enter")
+    tab.page.wait_for_selector(".graph-box")
