@@ -43,13 +43,13 @@ _lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskWithOptions(DjangoTask):  # type: ignore[misc]
+class TaskWithOptions(DjangoTask):
     """A Django task with options of this library: ``@task(options={"max_retries": 3})``."""
 
     options: TaskOptions = field(default_factory=TaskOptions, compare=False)
 
 
-class Backend(BaseTaskBackend):  # type: ignore[misc]
+class Backend(BaseTaskBackend):
     """Stores Django's tasks in a store of onthedot, whose workers run them.
 
     Args:

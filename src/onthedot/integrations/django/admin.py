@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
@@ -15,10 +15,15 @@ from onthedot.integrations.django import Backend
 from onthedot.integrations.django.framework import configured
 from onthedot.integrations.django.models import OperatorsPage
 
-_ModelAdmin: Any = admin.ModelAdmin
+if TYPE_CHECKING:
+
+    class _ModelAdmin:
+        def has_view_permission(self, request: Any, obj: Any = None) -> bool: ...
+else:
+    _ModelAdmin = admin.ModelAdmin
 
 
-class OperatorsPageAdmin(_ModelAdmin):  # type: ignore[misc]
+class OperatorsPageAdmin(_ModelAdmin):
     """Redirects to the page. Users need the permission ``onthedot.view_operatorspage``."""
 
     def changelist_view(self, request: Any, extra_context: Any = None) -> Any:  # noqa: ARG002 - Django's signature

@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from django.apps import AppConfig
 
-_Config: Any = AppConfig
+if TYPE_CHECKING:
+    _Config = object
+else:
+    _Config = AppConfig
 
 
-class OnTheDotConfig(_Config):  # type: ignore[misc]
+class OnTheDotConfig(_Config):
     """Brings ``manage.py onthedot``, and a link to the operators' page in the admin."""
 
     name = "onthedot.integrations.django"

@@ -9,8 +9,9 @@ Neither has types, so the names are of type Any here.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 try:
     import django
@@ -39,8 +40,23 @@ _base: Any = import_module(f"{TASKS}.base")
 _exceptions: Any = import_module(f"{TASKS}.exceptions")
 _signals: Any = import_module(f"{TASKS}.signals")
 
-BaseTaskBackend: Any = import_module(f"{TASKS}.backends.base").BaseTaskBackend
-DjangoTask: Any = _base.Task
+if TYPE_CHECKING:
+
+    class BaseTaskBackend:
+        """As far as this package uses it."""
+
+        alias: str
+        queues: set[str]
+
+        def __init__(self, alias: str, params: Mapping[str, Any]) -> None: ...
+        def validate_task(self, task: Any) -> None: ...
+        def check(self, **kwargs: Any) -> Iterable[Any]: ...
+
+    class DjangoTask:
+        """One that is declared by ``@task``."""
+else:
+    BaseTaskBackend = import_module(f"{TASKS}.backends.base").BaseTaskBackend
+    DjangoTask = _base.Task
 TaskContext: Any = _base.TaskContext
 TaskError: Any = _base.TaskError
 TaskResult: Any = _base.TaskResult

@@ -5,18 +5,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from django.db import models
 
-_Model: Any = models.Model
+if TYPE_CHECKING:
+    _Model = object
+else:
+    _Model = models.Model
 
 
-class OperatorsPage(_Model):  # type: ignore[misc]
+class OperatorsPage(_Model):
     """The operators' page."""
 
     class Meta:
         managed = False
-        default_permissions = ("view",)
+        default_permissions: tuple[str, ...] = ("view",)
         verbose_name = "task"
         verbose_name_plural = "tasks"

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.core.management.base import BaseCommand, CommandParser, SystemCheckError, handle_default_options
 
@@ -18,7 +18,15 @@ from onthedot.cli.options import GlobalOptions
 
 _APP = "onthedot.integrations.django.worker_app"
 _RUNS_TASKS = ("worker", "dev")
-_Command: Any = BaseCommand
+
+if TYPE_CHECKING:
+
+    class _BaseCommand:
+        stderr: Any
+
+        def check(self) -> None: ...
+else:
+    _BaseCommand = BaseCommand
 
 
 class Words(NamedTuple):
@@ -28,7 +36,7 @@ class Words(NamedTuple):
     alias: str
 
 
-class Command(_Command):  # type: ignore[misc]
+class Command(_BaseCommand):
     """Passes its words to the command line of onthedot."""
 
     help = "The command line of onthedot: worker, dev, web, task list, … (--help shows all)."
