@@ -177,7 +177,7 @@ async def test_token_in_a_link_leads_to_this_site_only(shop: App[Any], path: str
     async with shop, web_site(shop) as site:
         answer = await site.nobody.at("").get(f"{path}?token={OPERATOR_TOKEN}", accept="text/html")
         assert answer.status == 303
-        assert answer.headers["location"] == "/evil.example/"
+        assert answer.headers["location"] == "/evil.example"  # a slash at the end is dropped from every path
 
 
 async def test_wrong_tokens_are_counted_by_address(shop: App[Any]) -> None:
