@@ -25,7 +25,7 @@ class DemoPage:
     def __init__(self, site: ASGIApp, address: str) -> None:
         self._site = site
         self.address = address
-        self.is_open = False
+        self.is_open: bool = False
 
     def end_streams(self) -> None:
         end_streams(self._site)

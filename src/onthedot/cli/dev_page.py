@@ -40,7 +40,9 @@ class DevPage:
 
     def __init__(self, listener: socket.socket) -> None:
         self.listener = listener
-        self.settings, self._query = _settings(listener)
+        settings, query = _settings(listener)
+        self.settings: WebSettings = settings
+        self._query = query
         self._stores: StoreSpec | None = None
         self._site: ASGIApp | None = None
         self._store = AsyncExitStack()  # the connection to it
