@@ -16,8 +16,9 @@ from tests.page.event_fills import events, refused_events
 from tests.support.services import debian
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
+FLOW_SHOP = ROOT / "tests" / "page" / "flow_shop.py"
 IMAGES = ROOT / "docs" / "images"
 FILL = """
 async def main():
@@ -43,6 +44,17 @@ CHANGES = """async () => {
     await post("/tasks/cancel", {token, rate: 2, reason: "wrong addresses"});
     await post("/sources/deliver/resume", {reason: "vendor is back"});
 }"""
+FLOWS = """
+async def main():
+    studio = flow_shop
+    async with studio.app:
+        await studio.nightly("Monday", 60).enqueue()
+        print((await studio.nightly("Tuesday", 300, "/nothing").enqueue()).uuid)
+        await studio.app.batch(studio.names, count=20, args={"style": "jazz"})
+        print((await studio.app.batch(studio.names, count=50, args={"style": "noir", "gate": "/nothing"})).id)
+        for order, customer in ((17, "acme"), (18, "globex"), (21, "initech")):
+            await studio.approve.enqueue(order, customer)
+"""
 SIZES = {"wide": (1280, 760), "narrow": (390, 760)}
 
 
@@ -55,6 +67,20 @@ def take(page: Page, shop: Shop, path: str, name: str, theme: str, size: str = "
     page.wait_for_selector(".loading", state="detached")
     page.wait_for_timeout(1500)  # for the second round of updates
     page.screenshot(path=IMAGES / f"page-{name}.png")
+
+
+def take_flows(browser: Browser, folder: Path) -> None:
+    folder.mkdir()
+    studio = Shop(folder, FLOW_SHOP, "studio")
+    with studio.worker(), studio.page():
+        flow, batch = studio.run(FLOWS).split()
+        page = browser.new_context(timezone_id="Europe/Berlin").new_page()
+        page.goto(f"{studio.address}/?token={TOKEN}")
+        take(page, studio, f"flows/{flow}", "flow", "dark")
+        take(page, studio, "flows", "flows", "light")
+        take(page, studio, f"batches/{batch}", "batch", "light")
+        take(page, studio, "waiting", "waiting", "dark")
+        take(page, studio, f"flows/{flow}", "flow-narrow", "light", "narrow")
 
 
 def main() -> None:
@@ -86,7 +112,10 @@ def main() -> None:
                 take(page, shop, "outbox", "outbox", "light")
                 page.evaluate(CHANGES)
                 take(page, shop, "audit", "audit", "dark")
+                take(page, shop, "schedules", "schedules", "light")
+                take(page, shop, "sources/deliver", "source", "light")
                 take(page, shop, "", "narrow", "dark", "narrow")
+        take_flows(browser, Path(folder) / "studio")
         browser.close()
     code.unlink()
 

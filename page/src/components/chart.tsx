@@ -51,6 +51,13 @@ function drawMarks({ ctx, bbox, valToPos }: uPlot, marks: readonly Mark[]) {
   ctx.restore();
 }
 
+/** The points that no line reaches, such as the first minute of a new source: without a dot they would not show. */
+function lonePoints(plot: uPlot, series: number): number[] {
+  const values = plot.data[series] ?? [];
+  const isEmpty = (i: number) => values[i] === null || values[i] === undefined;
+  return [...values.keys()].filter((i) => !isEmpty(i) && isEmpty(i - 1) && isEmpty(i + 1));
+}
+
 function options(lines: readonly Line[], width: number, marks: () => readonly Mark[]): uPlot.Options {
   const ink = cssColor("--ink-2");
   const grid = { stroke: cssColor("--line"), width: 1 };
@@ -71,7 +78,7 @@ function options(lines: readonly Line[], width: number, marks: () => readonly Ma
       {},
       ...lines.map((line) => {
         const stroke = cssColor(line.color);
-        return { label: line.name, stroke, width: 2, fill: stroke.replace("rgb(", "rgba(").replace(")", ", 0.12)"), points: { show: false } };
+        return { label: line.name, stroke, width: 2, fill: stroke.replace("rgb(", "rgba(").replace(")", ", 0.12)"), points: { show: false, filter: lonePoints, size: 5, fill: stroke } };
       }),
     ],
   };

@@ -115,7 +115,7 @@ function Figures({ source }: { source: SourceDetail }) {
     [t.columns.done, source.rates ? rate(source.rates.done) : t.none],
   ];
   return (
-    <dl class="tiles">
+    <dl class="tiles ten">
       {numbers.map(([name, value, to]) => (
         <div class="tile" key={name}><dt>{to ? <PageLink to={to}>{name}</PageLink> : name}</dt><dd>{value}</dd></div>
       ))}
