@@ -16,8 +16,11 @@ _SECRET_KEY = re.compile(
 )
 _LOGIN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30}://)[^/\s]*@")
 _BEARER = re.compile(r"\b(bearer|basic)\s+\S+", re.IGNORECASE)
-_NAMED = re.compile(r"""([A-Za-z_][\w-]{0,60})["']?\s?[=:]\s?""")
-_NAMED_VALUE = re.compile(r"""(?!bearer\b|basic\b)(?:"[^"\n]*"|'[^'\n]*'|[^\s"',;&)}\]]+)""", re.IGNORECASE)
+_CUT_LOGIN = re.compile(r"://[^/\s]*\Z")
+_NAMED = re.compile(r"""([A-Za-z_][\w-]{0,60}+)(?:\\{0,15}["'])?\s?[=:]\s?""")
+_QUOTED = r"""(?P<quote>\\{0,15}["'])(?:(?!(?P=quote))(?:\\.|[^\\\n]))*(?:(?P=quote))?"""
+_NAMED_VALUE = re.compile(rf"""(?!bearer\b|basic\b)(?:{_QUOTED}|[^\s"',;&()\[\]{{}}]+)""", re.IGNORECASE)
+_BRACKETS = re.compile(rf"{_QUOTED}|[(\[{{]|[)\]}}]")
 RedactFunction: TypeAlias = Callable[[str, object], object]
 """A function of the user's: the path of a value and the value → the value that is shown."""
 
@@ -91,6 +94,8 @@ class Redaction:
     def text(self, text: str) -> str:
         """A text without logins in URLs, bearer tokens, and values that a secret's name is written before.
 
+        A value in brackets ends with its bracket, or with the text.
+
         >>> Redaction().text("GET https://ann:x@shop/?token=abc&page=2 with Authorization: Bearer abc")
         'GET https://…@shop/?token=…&page=2 with Authorization: Bearer …'
         """
@@ -100,11 +105,39 @@ class Redaction:
         for named in _NAMED.finditer(text):
             if named.start() < end or not self.is_secret(named[1]):
                 continue
-            value = _NAMED_VALUE.match(text, named.end())
-            if value is not None:
+            value_end = _end_of_value(text, named.end())
+            if value_end > named.end():
                 parts += [text[end : named.end()], HIDDEN]
-                end = value.end()
+                end = value_end
         return "".join([*parts, text[end:]])
+
+    def beginning(self, text: str, limit: int) -> str:
+        """Up to `limit` characters of a text without secrets; the time does not depend on how long the text is."""
+        return self.text(cut_text(text, 2 * limit))[:limit]  # what hides secrets can make it shorter
+
+
+def cut_text(text: str, length: int) -> str:
+    """The beginning of a text, without a login whose end is cut off.
+
+    >>> cut_text("from redis://ann:pw@cache", 18)
+    'from redis://'
+    """
+    return text if len(text) <= length else _CUT_LOGIN.sub("://", text[:length])
+
+
+def _end_of_value(text: str, start: int) -> int:
+    """The end of a value in a text: a word, a quoted text, and what is in brackets behind it."""
+    value = _NAMED_VALUE.match(text, start)
+    end = start if value is None else value.end()
+    if text[end : end + 1] not in ("(", "[", "{"):
+        return end
+    depth = 0
+    for token in _BRACKETS.finditer(text, end):
+        if token["quote"] is None:
+            depth += 1 if token[0] in "([{" else -1
+        if depth == 0:
+            return token.end()
+    return len(text)
 
 
 @cache

@@ -13,6 +13,8 @@ from onthedot.web.schemas import ErrorText, Moment, PauseRow, SourceRates
 class PayloadText(Struct, frozen=True, kw_only=True):
     """The value of an event, without its secrets. text: JSON, or what its bytes are as text; cut: its end is missing.
 
+    Of an event of more than 4 MiB, text only says so.
+
     size: bytes, before secrets were hidden
     """
 

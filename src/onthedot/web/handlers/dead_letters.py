@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ _AGE = 2.0  # seconds
 _REST = 20  # a list reads all dead letters: at most 5 % of the time
 _MAX_IDS = 1000
 _MAX_MESSAGE = 2000  # characters in a list
+_MAX_TRACEBACK = 65_536  # characters
 
 
 class DeadLetterQuery(Query, frozen=True, kw_only=True):
@@ -94,7 +96,7 @@ def _row(found: FoundLetter, call: WebCall[Query, object]) -> DeadLetterRow:
         agent=letter.agent,
         type=letter.type,
         correlation_id=letter.correlation_id,
-        error=ErrorText(letter.error_type, redaction.text(letter.error_message)[:_MAX_MESSAGE]),
+        error=ErrorText(letter.error_type, redaction.beginning(letter.error_message, _MAX_MESSAGE)),
         attempts=letter.attempts,
         replay=letter.replay,
         task=letter.task,
@@ -108,8 +110,10 @@ async def show_dead_letter(call: WebCall[Query, None]) -> DeadLetterDetail:
         raise ApiError("not_found", f"there is no dead letter {call.path['id']!r}")
     (found,) = named
     message = found.record.message
-    payload = payload_text(message.value, message.headers, call.context.redaction)
-    return DeadLetterDetail(_row(found, call), payload, call.context.redaction.text(found.letter.traceback))
+    payload = await asyncio.to_thread(payload_text, message.value, message.headers, call.context.redaction)
+    return DeadLetterDetail(
+        _row(found, call), payload, call.context.redaction.beginning(found.letter.traceback, _MAX_TRACEBACK)
+    )
 
 
 async def replay_dead_letters(call: WebCall[Query, ReplayBody]) -> Answer:

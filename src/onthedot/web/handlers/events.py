@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -88,7 +89,7 @@ async def show_event(call: WebCall[Query, None]) -> EventDetail:
         raise ApiError("not_found", f"there is no event {call.path['id']!r}")
     event = found.event
     value = event.raw if event.raw is not None else event.payload or b"null"
-    payload = payload_text(value, read_headers(event.headers).headers, call.context.redaction)
+    payload = await asyncio.to_thread(payload_text, value, read_headers(event.headers).headers, call.context.redaction)
     return EventDetail(_event_row(event_info(found), call), payload)
 
 
