@@ -34,7 +34,7 @@ class TraceContext(NamedTuple):
 
 
 class RunSpan(Protocol):
-    """The span of a run. It is current while the function runs."""
+    """The span of a run. It is current while the function runs. None of its methods raises."""
 
     context: TraceContext
 
@@ -48,7 +48,7 @@ class RunSpan(Protocol):
 
 
 class SendSpan(Protocol):
-    """The span of an add, which was begun before it. One that is not ended is not exported."""
+    """The span of an add, which was begun before it. One that is not ended is not exported. `end` never raises."""
 
     tasks: Sequence[NewTask]
     """The tasks that are to be added: they name the span."""
@@ -59,7 +59,7 @@ class SendSpan(Protocol):
 
 
 class TaskTracer(Protocol):
-    """Makes spans. None of its methods raises."""
+    """Makes spans. None of its methods raises, whatever the program has set up."""
 
     def begin_run(self, run: RunState) -> RunSpan:
         """Makes the span of a run whose body is decoded, and makes it current."""

@@ -43,30 +43,29 @@ class Tracing(Observer):
         provider: trace.TracerProvider | None = None,
     ) -> None:
         self._tracer = trace.get_tracer("onthedot", version, provider)
-        self._log = log
         self._runs_in_trace = runs_in_trace
         self._redaction = default_redaction()
-        self._is_on = True
+        self._switch = _Switch(log)
 
     # -- adds
 
     def begin_send(self, tasks: Sequence[NewTask]) -> SendSpan:
         none: SendSpan = _NoSendSpan(tasks)
-        return self._try(lambda: self._send(tasks, "", None), none)
+        return self._switch.attempt(lambda: self._send(tasks, "", None), none)
 
     def begin_window(self, schedule: str, tasks: Sequence[NewTask]) -> SendSpan:
         none: SendSpan = _NoSendSpan(tasks)
-        return self._try(lambda: self._send(tasks, schedule, Context()), none)
+        return self._switch.attempt(lambda: self._send(tasks, schedule, Context()), none)
 
     def _send(self, tasks: Sequence[NewTask], schedule: str, parent: Context | None) -> SendSpan:
         name = f"send {attributes.destination_of(tasks)}".rstrip()
         span = self._tracer.start_span(name, parent, SpanKind.PRODUCER, attributes.of_send(tasks, schedule))
-        return _SendSpan(span, tasks)
+        return _SendSpan(span, tasks, self._switch)
 
     # -- runs
 
     def begin_run(self, run: RunState) -> RunSpan:
-        return self._try(lambda: self._run(run), _NO_RUN)
+        return self._switch.attempt(lambda: self._run(run), _NO_RUN)
 
     def _run(self, run: RunState) -> RunSpan:
         parent = Context()
@@ -79,7 +78,7 @@ class Tracing(Observer):
         span = self._tracer.start_span(
             f"process {run.record.source}", parent, SpanKind.CONSUMER, attributes.of_run(run), links
         )
-        return _RunSpan(span, parent, self._describe)
+        return _RunSpan(span, parent, self._describe, self._switch)
 
     def _describe(self, span: Span, outcome: Outcome) -> None:
         """The state, and the error once: as it is stored, so without secrets and also from other processes."""
@@ -100,7 +99,7 @@ class Tracing(Observer):
             span.set_status(Status(StatusCode.ERROR, f"{failure.type}: {message}"))
 
     def enter(self, context: TraceContext) -> None:
-        self._try(lambda: _enter(context), None)
+        self._switch.attempt(lambda: _enter(context), None)
 
     # -- the store
 
@@ -122,23 +121,38 @@ class Tracing(Observer):
         began = time.time_ns() - int(ms * 1_000_000)
         return self._tracer.start_span("settle", Context(), SpanKind.INTERNAL, attributes.of_settle(), start_time=began)
 
-    def _try(self, make: Callable[[], T], otherwise: T) -> T:
+
+class _Switch:
+    """Whether spans are made. An error of the provider, or of a span processor of the program, turns it off for good.
+
+    Tracing never ends a task and never fails an add: whatever calls code of the program goes through here.
+    """
+
+    def __init__(self, log: logging.LoggerAdapter[logging.Logger]) -> None:
+        self._log = log
+        self._is_on = True
+
+    def attempt(self, call: Callable[[], T], otherwise: T) -> T:
         if not self._is_on:
             return otherwise
         try:
-            return make()
-        except Exception as error:  # noqa: BLE001 - tracing never ends a task
+            return call()
+        except Exception as error:  # noqa: BLE001 - as above
             self._is_on = False
             self._log.error("tracing is switched off: %s", error, exc_info=error)
             return otherwise
 
 
 class _SendSpan:
-    def __init__(self, span: Span, tasks: Sequence[NewTask]) -> None:
+    def __init__(self, span: Span, tasks: Sequence[NewTask], switch: _Switch) -> None:
         self._span = span
+        self._switch = switch
         self.tasks: Sequence[NewTask] = write_context(span).pass_on(tasks)
 
     def end(self, error: BaseException | None = None) -> None:
+        self._switch.attempt(lambda: self._end(error), None)
+
+    def _end(self, error: BaseException | None) -> None:
         if error is not None:
             text = default_redaction().text(str(error))
             self._span.set_status(Status(StatusCode.ERROR, f"{type(error).__qualname__}: {text}"))
@@ -146,21 +160,25 @@ class _SendSpan:
 
 
 class _RunSpan:
-    def __init__(self, span: Span, parent: Context, describe: Callable[[Span, Outcome], None]) -> None:
+    def __init__(self, span: Span, parent: Context, describe: Callable[[Span, Outcome], None], switch: _Switch) -> None:
         self._span = span
         self._describe = describe
+        self._switch = switch
         self._has_ended = False
         self.context: TraceContext = write_context(span)
         self._token = contexts.attach(trace.set_span_in_context(span, parent))
 
     def leave(self) -> None:
-        contexts.detach(self._token)
+        contexts.detach(self._token)  # logs an error and never raises; also after tracing was switched off
 
     def end(self, outcome: Outcome) -> None:
         if not self._has_ended:
             self._has_ended = True
-            self._describe(self._span, outcome)
-            self._span.end()
+            self._switch.attempt(lambda: self._end(outcome), None)
+
+    def _end(self, outcome: Outcome) -> None:
+        self._describe(self._span, outcome)
+        self._span.end()
 
 
 class _NoSendSpan:

@@ -93,6 +93,7 @@ class Runtime:
         self.lifespan_entered: bool = False
         self._store: Store | None = None
         self._outbox_store: Store | None = None  # if it is another one
+        self._tracing: Tracing | None = None
         self._connecting = threading.Lock()
         self._exit_stack = AsyncExitStack()
         self._made_by_import: bool = ImportState.marked
@@ -125,8 +126,10 @@ class Runtime:
         return Observers([self.logs, *meters, *self.config.observers, *more], self.logs.scheduler)
 
     def find_tracing(self) -> Tracing | None:
-        """Makes spans, if the program traces by now; else None."""
-        return find_tracing(version(), self.logs.scheduler)
+        """Makes spans, if the program traces by now; else None. Once found it is kept: an error ends all its spans."""
+        if self._tracing is None:
+            self._tracing = find_tracing(version(), self.logs.scheduler)
+        return self._tracing
 
     @property
     def sources(self) -> Sources:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from onthedot import App, IntervalSchedule
 from onthedot.engine.turns import SLOW_TURN
 from onthedot.errors import DeclarationError, StoreUnavailable
 from onthedot.model.traces import TraceContext
@@ -23,13 +26,16 @@ from onthedot.observability.log_format import JsonFormatter, TaskFields
 from onthedot.observability.logs import LogObserver
 from onthedot.observability.spans import Tracing, read_context
 from onthedot.observability.trace_setup import find_tracing
+from onthedot.runtime import runtime
 from onthedot.stores.contract import NewTask
+from onthedot.testing import TestApp
 from tests.support.app_stores import AppStore
 from tests.support.waits import SOON
 
 pytestmark = pytest.mark.once
 
 PROGRAM = Path(__file__).parents[2] / "support" / "programs" / "traced.py"
+SWITCHED_OFF = "tracing is switched off: disk full"
 Spans = Sequence[dict[str, Any]]
 
 
@@ -173,10 +179,14 @@ class Recorded:
 
     def __init__(self, *processors: SpanProcessor) -> None:
         self.exporter = InMemorySpanExporter()
-        provider = TracerProvider()
+        self._provider = TracerProvider()
         for processor in (*processors, SimpleSpanProcessor(self.exporter)):
-            provider.add_span_processor(processor)
-        self.tracing = Tracing("1", LogObserver(None).scheduler, runs_in_trace=False, provider=provider)
+            self._provider.add_span_processor(processor)
+        self.tracing = self.find("1", LogObserver(None).scheduler)
+
+    def find(self, version: str, log: logging.LoggerAdapter[logging.Logger]) -> Tracing:
+        """As `find_tracing` in a program whose tracer provider is this one."""
+        return Tracing(version, log, runs_in_trace=False, provider=self._provider)
 
     @property
     def spans(self) -> Sequence[ReadableSpan]:
@@ -222,7 +232,62 @@ def test_tracing_that_raises_is_switched_off_and_harms_no_add(caplog: pytest.Log
         span = recorded.tracing.begin_send(tasks)
         assert span.tasks == tasks
         span.end()
-    assert [record.message for record in caplog.records] == ["tracing is switched off: disk full"]
+    assert [record.message for record in caplog.records] == [SWITCHED_OFF]
+
+
+class BrokenAtEnd(SpanProcessor):
+    """Of spans with this name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def on_end(self, span: ReadableSpan) -> None:
+        if span.name == self._name:
+            raise RuntimeError("disk full")
+
+
+@pytest.mark.parametrize("name", ["send double", "process double", "send tick"])
+async def test_span_that_cannot_end_harms_no_add_no_run_and_no_window(
+    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorded = Recorded(BrokenAtEnd(name))
+    monkeypatch.setattr(runtime, "find_tracing", recorded.find)
+    app: App[Any] = App("shop")
+
+    @app.task
+    async def double(number: int) -> int:
+        return number * 2
+
+    @app.schedule(IntervalSchedule(60))
+    async def tick() -> None: ...
+
+    with TestApp(app) as test:
+        handles = [await double.enqueue(number) for number in range(2)]
+        await test.advance(minutes=2)
+        assert [await handle.result() for handle in handles] == [0, 2]
+        assert {task.state for task in test.tasks()} == {"succeeded"}
+        assert len(test.tasks("tick")) > 1
+    assert [each.message for each in caplog.records if "trac" in each.message] == [SWITCHED_OFF]
+
+
+def test_tracing_stays_switched_off_for_adds_in_transactions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "shop.db"
+    monkeypatch.setattr(runtime, "find_tracing", Recorded(BrokenAtEnd("send double")).find)
+    app: App[Any] = App("shop", store=f"sqlite:///{file}")
+
+    @app.task
+    def double(number: int) -> int:
+        return number * 2
+
+    with closing(sqlite3.connect(file)) as connection:
+        for number in range(2):
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                handle = double.options(connection=connection).delay(number)
+            assert app.sync.get(handle.uuid).state == "ready"
+    assert [each.message for each in caplog.records if "trac" in each.message] == [SWITCHED_OFF]
 
 
 def test_span_of_a_window_that_another_worker_has_fired_is_not_exported() -> None:
