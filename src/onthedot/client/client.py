@@ -116,11 +116,13 @@ class StoreClient:
         return answers
 
     async def prepare(self, tasks: Sequence[NewTask], *, remote: bool) -> Sequence[NewTask]:
-        """Refuses tasks of frozen sources, and finds lanes, for an add inside the caller's transaction."""
+        """Makes tasks ready for an add inside the caller's transaction, which is traced as any add."""
+        return with_trace(await self.route(tasks, remote=remote), self._tracer)
+
+    async def route(self, tasks: Sequence[NewTask], *, remote: bool) -> Sequence[NewTask]:
+        """Refuses tasks of frozen sources, and finds lanes. remote: the code of the tasks is elsewhere."""
         await self._modes.check(tasks)
-        if remote:
-            tasks = await self.lane_router.route(tasks)
-        return with_trace(tasks, self._tracer)
+        return await self.lane_router.route(tasks) if remote else tasks
 
     async def _routed(self, tasks: Sequence[NewTask], remote: Collection[str]) -> list[NewTask]:
         routed = iter(await self.lane_router.route([task for task in tasks if task.source in remote]))

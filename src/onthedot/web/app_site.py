@@ -43,11 +43,12 @@ def app_site(
         return AddedTask(handle.uuid, handle.added)
 
     async def make_task(task: NewTaskBody) -> NewTask:
+        """Without the trace of the request: it is stored with a schedule, and each window begins a trace."""
         _check_arguments(task)
         client = app.runtime.portal.connected()
         assert client is not None  # operations were asked before
         call = app.named(task.source).options(**_options(task, None)).s(**task.args)
-        (routed,) = await client.prepare((call.single_task(),), remote=call.definition.is_remote)
+        (routed,) = await client.route((call.single_task(),), remote=call.definition.is_remote)
         return routed
 
     return web_app(

@@ -31,6 +31,7 @@ from onthedot.stores.contract import NewTask
 from onthedot.testing import TestApp
 from tests.support.app_stores import AppStore
 from tests.support.waits import SOON
+from tests.support.web_site import web_site
 
 pytestmark = pytest.mark.once
 
@@ -288,6 +289,27 @@ def test_tracing_stays_switched_off_for_adds_in_transactions(
                 handle = double.options(connection=connection).delay(number)
             assert app.sync.get(handle.uuid).state == "ready"
     assert [each.message for each in caplog.records if "trac" in each.message] == [SWITCHED_OFF]
+
+
+async def test_schedule_that_a_request_creates_does_not_keep_the_trace_of_the_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And there is no span of an add, because none has happened."""
+    recorded = Recorded()
+    monkeypatch.setattr(runtime, "find_tracing", recorded.find)
+    app: App[Any] = App("shop")
+
+    @app.task
+    async def send(to: str) -> None: ...
+
+    with TestApp(app):
+        async with app, web_site(app) as site:
+            body = {"name": "news", "source": "send", "args": {"to": "ann"}, "rule": "0 8 * * *"}
+            created = await site.operator.post("/schedules", body)
+            assert created.status == 201, created
+        (schedule,) = await app.runtime.store.schedules()
+        assert b"trace" not in schedule.rule
+    assert recorded.spans == ()
 
 
 def test_span_of_a_window_that_another_worker_has_fired_is_not_exported() -> None:
