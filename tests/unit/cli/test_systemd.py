@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -77,3 +79,38 @@ def test_address_with_an_at_sign_is_abstract() -> None:
         receiver.settimeout(SOON)
         ServiceManager(f"@{name[1:].decode()}").send("READY=1")
         assert receiver.recv(100) == b"READY=1"
+
+
+async def test_systemd_that_does_not_listen_is_one_warning(
+    receiver: socket.socket, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "onthedot.scheduler")
+    address = str(tmp_path / "later")
+    manager = ServiceManager(address, interval=0.001)
+    manager.send("READY=1")
+    async with manager.watchdog():
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as late:
+            await asyncio.sleep(0)  # the first message of the watchdog fails, too
+            late.bind(address)
+            late.setblocking(False)
+            assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(late, 100), SOON) == b"WATCHDOG=1"
+    (line,) = caplog.messages
+    assert line.startswith("[systemd] gets no messages: ")
+
+
+async def test_message_is_sent_later_if_the_socket_is_full(receiver: socket.socket) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.connect(receiver.getsockname())
+        other.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                other.send(b"from another service")
+        ServiceManager(receiver.getsockname()).send("READY=1")
+        await asyncio.to_thread(received, receiver, "READY=1")
+
+
+@pytest.mark.parametrize("value", ["", "soon", "-1", "1e6"])
+def test_watchdog_time_that_is_no_number_is_a_warning(value: str, caplog: pytest.LogCaptureFixture) -> None:
+    ServiceManager.from_environment({"NOTIFY_SOCKET": "/run/none", "WATCHDOG_USEC": value})
+    (line,) = caplog.messages
+    assert line.startswith("[systemd] WATCHDOG_USEC is no number")
