@@ -17,7 +17,6 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from onthedot.api.app import App
-from onthedot.errors import StoreError
 from onthedot.runtime.settings import version
 from onthedot.supervisor.fleet_page import StoreSpec
 from onthedot.web.app_site import app_site
@@ -68,24 +67,22 @@ class DevPage:
         """A worker is ready: show its store. Open tabs notice nothing if that is the same as before."""
         if stores == self._stores:
             return
-        self._stores = stores
+        self._stores = None  # until the end: a save may cancel this at any await
         self.end_streams()
         self._site = None
         if stores.url.startswith("memory:"):
             self.answer_held()
+            self._is_serving = False
             await self._server.aclose()
             await self._store.aclose()
-            self._is_serving = False
+            self._stores = stores
             return
         await self._serve()
         await self._store.aclose()
         app: App[Any] = App(stores.app, store=stores.url)
-        try:
-            await self._store.enter_async_context(app)
-        except StoreError:
-            self._stores = None
-            raise
+        await self._store.enter_async_context(app)
         self._site = app_site(app, self.settings, AppFacts(app.name, stores.url.partition(":")[0], version()))
+        self._stores = stores
         self.answer_held()
 
     def answer_held(self) -> None:
@@ -97,8 +94,8 @@ class DevPage:
 
     async def _serve(self) -> None:
         if not self._is_serving:
-            self._is_serving = True
             await self._server.enter_async_context(serving(self, self.listener.dup()))
+            self._is_serving = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._site is None:

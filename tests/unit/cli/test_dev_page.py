@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import signal
 import socket
@@ -15,8 +16,11 @@ from typing import NamedTuple
 import pytest
 
 from onthedot.cli import dev
+from onthedot.cli.dev_page import DevPage as ServedPage
 from onthedot.errors import DeclarationError
-from tests.support.http_client import Answer
+from onthedot.supervisor.fleet_page import StoreSpec
+from onthedot.web.server import listen
+from tests.support.http_client import Answer, fetch
 from tests.support.waits import SOON, wait_until
 from tests.unit.cli.conftest import Running, Shop
 
@@ -108,6 +112,20 @@ def test_page_waits_for_code_that_can_run(shop: Shop, tmp_path: Path) -> None:
     page.running.until("worker ready")
     wait_until(lambda: page.get("/api/v1/status").status == 200)
     page.end()
+
+
+async def test_save_while_the_page_connects_does_not_lose_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONTHEDOT_WEB_TOKEN", "a-token-of-this-test-0123456789")
+    stores = StoreSpec(f"sqlite:///{tmp_path / 'shop.db'}", "shop")
+    with listen("127.0.0.1", 0) as listener:
+        async with ServedPage(listener) as page:
+            showing = asyncio.create_task(page.show(stores))
+            await asyncio.sleep(0)  # it connects
+            showing.cancel()
+            await asyncio.wait([showing])
+            assert showing.cancelled()
+            await page.show(stores)
+            assert (await fetch(listener.getsockname()[1], "GET", "/readyz")).status == 200
 
 
 def test_no_page_is_served_if_it_is_not_wanted(shop: Shop) -> None:
