@@ -22,7 +22,7 @@ from onthedot.observability.log_format import print_line
 from onthedot.operations.humanize import suffix
 from onthedot.runtime.settings import version
 from onthedot.supervisor.app_loader import load_app_and_included
-from onthedot.supervisor.exit_codes import FAILED, CommandError
+from onthedot.supervisor.exit_codes import ADDRESS, FAILED, CommandError
 from onthedot.supervisor.health_port import parse_address
 from onthedot.supervisor.worker_process import signal_handlers
 
@@ -120,8 +120,12 @@ async def _serve(options: GlobalOptions, url: str, name: str, given: WebOptions)
     app = _app(options, url, name, given.bus)
     log_format.configure(given.log_format, None, app.runtime.logs.root)
     stop = asyncio.Event()
+    try:
+        listener = listen(host, port)
+    except DeclarationError as error:
+        raise CommandError(str(error), ADDRESS) from None
     with (
-        listen(host, port) as listener,
+        listener,
         signal_handlers(dict.fromkeys((signal.SIGTERM, signal.SIGINT), stop.set)),
     ):
         async with app, serving(app_site(app, settings, AppFacts(name, url.partition(":")[0], version())), listener):

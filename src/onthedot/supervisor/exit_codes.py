@@ -7,11 +7,13 @@ from onthedot.errors import ArgumentError, DeclarationError, OnTheDotError, Stor
 FAILED = 1  # or the answer is no
 USAGE = 2
 STORE = 3
+ADDRESS = 4  # a port is taken, or a host is not of this machine
 TIMEOUT = 124  # as timeout(1)
 INTERRUPTED = 130  # as a shell reports the end by Ctrl+C
 
 CODE_NAMES: dict[int, str] = {
-    FAILED: "failed", USAGE: "usage", STORE: "store", TIMEOUT: "timeout", INTERRUPTED: "interrupted",
+    FAILED: "failed", USAGE: "usage", STORE: "store", ADDRESS: "address", TIMEOUT: "timeout",
+    INTERRUPTED: "interrupted",
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 
-from onthedot.supervisor.exit_codes import USAGE
+from onthedot.supervisor.exit_codes import ADDRESS, USAGE
 from onthedot.supervisor.fleet_page import StoreSpec
 from onthedot.supervisor.restart_pause import RestartPause
 from onthedot.supervisor.worker_process import describe_exit_code
@@ -67,7 +67,10 @@ class WebProcess:
                 self._say("no page: its settings are refused")
                 return
             pause = restarts.next(time.monotonic() - began, was_killed=code < 0)
-            self._say(f"page (pid {process.pid}) died, {describe_exit_code(code)}; starting another in {pause:.1f} s")
+            problem = f"page (pid {process.pid}) died, {describe_exit_code(code)}; starting another"
+            if code == ADDRESS:
+                problem = f"no page: {self._address} is not free; trying again"
+            self._say(f"{problem} in {pause:.1f} s")
             await asyncio.sleep(pause)
 
     async def _start(self, stores: StoreSpec) -> Process:

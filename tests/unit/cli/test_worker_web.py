@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 
 import pytest
 
@@ -43,6 +44,14 @@ def test_killed_supervisor_leaves_no_page(shop: Shop) -> None:
     running.until(f"page http://127.0.0.1:{port}/\n")
     running.process.kill()
     wait_until(lambda: shop.alive() == [])
+
+
+def test_page_waits_for_a_port_that_is_taken(shop: Shop) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        running = shop.worker("--web", f":{port}", env={"ONTHEDOT_WEB_TOKEN": "a-token-of-this-test-0123456789"})
+        running.until(f"no page: 127.0.0.1:{port} is not free; trying again in")
+    running.until(f"page http://127.0.0.1:{port}/\n")
 
 
 def test_public_address_without_tls_is_refused_and_tasks_run(shop: Shop) -> None:
