@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from onthedot.clock.protocol import Clock
 from onthedot.events.dead_letter_queue import DeadLetterQueue
@@ -22,14 +21,13 @@ from onthedot.web.open_streams import OpenStreams
 from onthedot.web.schemas import AddedTask
 from onthedot.web.security import CHANGE_BURST, CHANGES_PER_SECOND, SIGN_INS_PER_MINUTE, RateLimit
 from onthedot.web.settings import WebSettings
+from onthedot.web.shared_reads import LongReads, SharedReads
 
 if TYPE_CHECKING:  # handlers pass it on to operations
     from onthedot.stores.contract import NewTask
 
-T = TypeVar("T")
 _LIVE_AGE = 0.5  # seconds
-_MAX_SHARED = 500  # reads whose answers are kept
-_MAX_REST = 60.0  # seconds
+_SCAN_REST = 20  # a list reads all dead letters: at most 5 % of the time
 
 
 class AppFacts(NamedTuple):
@@ -55,50 +53,6 @@ class MakeTask(Protocol):
     """Makes the task of a schedule, checked as far as its code is here."""
 
     async def __call__(self, task: NewTaskBody, /) -> NewTask: ...
-
-
-class _SharedRead:
-    """A read that goes on, or its answer."""
-
-    def __init__(self, task: asyncio.Future[Any], began: float) -> None:
-        self.task = task
-        self._began = began
-        self._took = 0.0
-
-    def note_end(self, done: asyncio.Future[Any]) -> None:
-        self._took = done.get_loop().time() - self._began
-        if not done.cancelled():
-            done.exception()  # each caller raises it
-
-    def is_usable(self, now: float, age: float, rest: float) -> bool:
-        if not self.task.done():
-            return True
-        return now - self._began < max(age, min(_MAX_REST, rest * self._took))
-
-
-class SharedReads:
-    """Reads whose answer serves every caller of the next moments: 50 viewers cost one read."""
-
-    def __init__(self) -> None:
-        self._reads: dict[str, _SharedRead] = {}  # the oldest first
-
-    async def get(self, name: str, age: float, read: Callable[[], Awaitable[T]], *, rest: float = 0) -> T:
-        """age: seconds for which an answer is used again; rest: at least so many times as long as the read took."""
-        loop = asyncio.get_running_loop()
-        found = self._reads.pop(name, None)
-        if found is None or found.task.get_loop() is not loop or not found.is_usable(loop.time(), age, rest):
-            task = asyncio.ensure_future(read())
-            found = _SharedRead(task, loop.time())
-            task.add_done_callback(found.note_end)
-        self._reads[name] = found
-        if len(self._reads) > _MAX_SHARED:  # names can have texts of callers in them
-            self._reads.pop(next(iter(self._reads)))
-        return await asyncio.shield(found.task)
-
-    def forget(self, *names: str) -> None:
-        """The next caller reads again: this process has changed something."""
-        for name in names or list(self._reads):
-            self._reads.pop(name, None)
 
 
 class WebContext:
@@ -128,6 +82,7 @@ class WebContext:
         self.key: bytes = getattr(authenticator, "key", b"") or secrets.token_bytes(32)  # of preview tokens
         self.streams: OpenStreams = OpenStreams()
         self.shared: SharedReads = SharedReads()
+        self.letter_scans: LongReads = LongReads("dead letters", _SCAN_REST)
         self._live: tuple[Operations, LiveView] | None = None
         self.changes: RateLimit = RateLimit(CHANGES_PER_SECOND, CHANGE_BURST, self.seconds)
         self.sign_ins: RateLimit = RateLimit(SIGN_INS_PER_MINUTE / 60, SIGN_INS_PER_MINUTE, self.seconds)

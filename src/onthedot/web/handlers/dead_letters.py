@@ -27,7 +27,7 @@ from onthedot.web.rows import utc
 from onthedot.web.schemas import ErrorText
 
 _AGE = 2.0  # seconds
-_REST = 20  # a list reads all dead letters: at most 5 % of the time
+_REST = 20  # times as long as a list took: reading all dead letters
 _MAX_IDS = 1000
 _MAX_MESSAGE = 2000  # characters in a list
 _MAX_TRACEBACK = 65_536  # characters
@@ -80,9 +80,12 @@ async def list_dead_letters(call: WebCall[DeadLetterQuery, None]) -> DeadLetterL
         async with _queue(call) as letters:
             return await letters.newest(wanted, query.limit)
 
+    async def read_rows() -> DeadLetterList:  # without payloads, since they are kept for a while
+        found = await call.context.letter_scans.run(read)
+        return DeadLetterList([_row(each, call) for each in found.letters], found.others)
+
     key = f"dlt {query.topic} {query.agent} {query.error} {query.since} {query.limit}"
-    found = await call.context.shared.get(key, _AGE, read, rest=_REST)
-    return DeadLetterList([_row(each, call) for each in found.letters], found.others)
+    return await call.context.shared.get(key, _AGE, read_rows, rest=_REST)
 
 
 def _row(found: FoundLetter, call: WebCall[Query, object]) -> DeadLetterRow:
@@ -130,4 +133,5 @@ async def replay_dead_letters(call: WebCall[Query, ReplayBody]) -> Answer:
         call.actor, "replay dead letters", list(found), names, body.rate, body.reason, publish
     )
     call.context.shared.forget()
+    call.context.letter_scans.end_rest()
     return Answer(action_detail(record), 202)
