@@ -17,13 +17,14 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from onthedot.api.app import App
+from onthedot.operations.humanize import suffix
 from onthedot.runtime.settings import version
 from onthedot.supervisor.fleet_page import StoreSpec
 from onthedot.web.app_site import app_site
 from onthedot.web.context import AppFacts
-from onthedot.web.saved_token import saved_token
+from onthedot.web.saved_token import credentials_of
 from onthedot.web.server import address_of, end_streams, serving
-from onthedot.web.settings import WebSettings, credentials_from, token_credential
+from onthedot.web.settings import WebSettings
 
 _HOLD = 10.0  # seconds that a request waits for the first worker
 _STARTING = """<!doctype html>
@@ -115,13 +116,9 @@ def _starting(scope: Scope) -> Response:
 def _settings(listener: socket.socket) -> tuple[WebSettings, str]:
     """Settings, and the query of the address. The worker finds the same ones: it runs in the same folder."""
     host, port = listener.getsockname()[:2]
-    credentials = credentials_from(os.environ)
-    query = ""
-    if not credentials:
-        token = saved_token(Path.cwd(), os.environ)
-        credentials = (token_credential("operator", "operator", token),)
-        query = f"?token={token}"
-    return WebSettings(host=host, port=port, credentials=credentials, environment="dev"), query
+    credentials, token = credentials_of(Path.cwd(), os.environ)
+    settings = WebSettings(host=host, port=port, credentials=credentials, environment="dev")
+    return settings, suffix("?token=", token.text)
 
 
 @asynccontextmanager

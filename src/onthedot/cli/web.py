@@ -8,7 +8,7 @@ import signal
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -25,6 +25,9 @@ from onthedot.supervisor.app_loader import load_app_and_included
 from onthedot.supervisor.exit_codes import ADDRESS, FAILED, CommandError
 from onthedot.supervisor.health_port import parse_address
 from onthedot.supervisor.worker_process import signal_handlers
+
+if TYPE_CHECKING:
+    from onthedot.web.saved_token import SavedToken  # it needs the extra `web`
 
 NEEDS_EXTRA = "the page needs starlette and uvicorn: pip install 'onthedot[web]'"
 
@@ -89,19 +92,15 @@ async def _serve(options: GlobalOptions, url: str, name: str, given: WebOptions)
     try:
         from onthedot.web.app_site import app_site
         from onthedot.web.context import AppFacts
-        from onthedot.web.saved_token import saved_token
+        from onthedot.web.saved_token import credentials_of
         from onthedot.web.server import address_of, listen, serving
-        from onthedot.web.settings import WebSettings, credentials_from, token_credential
+        from onthedot.web.settings import WebSettings, token_credential
     except ImportError as error:
         raise CommandError(f"{NEEDS_EXTRA} ({error})", FAILED) from None
 
-    token = ""
-    credentials = credentials_from(os.environ)
-    if given.token_file is not None:
-        credentials = (*credentials, token_credential("operator", "operator", read_token(given.token_file)))
-    if not credentials:
-        token = saved_token(Path.cwd(), os.environ)
-        credentials = (token_credential("operator", "operator", token),)
+    named = given.token_file
+    more = () if named is None else (token_credential("operator", "operator", read_token(named)),)
+    credentials, token = credentials_of(Path.cwd(), os.environ, *more)
     host, port = given.listen
     settings = WebSettings(
         host=host,
@@ -130,14 +129,22 @@ async def _serve(options: GlobalOptions, url: str, name: str, given: WebOptions)
     ):
         async with app, serving(app_site(app, settings, AppFacts(name, url.partition(":")[0], version())), listener):
             base = settings.public_url.rstrip("/") or f"http://{address_of(listener)}{settings.base_path}"
-            query = suffix("?token=", token)
-            print_line(f"page {base}/{query}")
-            if given.until_eof:
+            if given.until_eof:  # the log of a service, which others read
+                print_line(f"page {base}/{_place(token)}")
                 await wait_for_eof(stop)
             else:
+                print_line(f"page {base}/{suffix('?token=', token.text)}")
                 await stop.wait()
     if not given.until_eof:
         print_line("stopped")
+
+
+def _place(token: SavedToken) -> str:
+    if not token.text:
+        return ""
+    if token.file is None:
+        return " · nobody can sign in: no token can be saved; set ONTHEDOT_WEB_TOKEN"
+    return f" · the token is in {token.file}"
 
 
 async def wait_for_eof(stop: asyncio.Event) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from onthedot.runtime.settings import version
 from onthedot.web.app_site import app_site
 from onthedot.web.auth import FunctionAuthenticator, UserFunction
 from onthedot.web.context import AppFacts
-from onthedot.web.saved_token import saved_token
-from onthedot.web.settings import WebSettings, credentials_from, token_credential
+from onthedot.web.saved_token import SavedToken, credentials_of
+from onthedot.web.settings import WebSettings, credentials_from
 
 _log = logging.getLogger("onthedot.web")
 
@@ -37,7 +38,11 @@ def dashboard(
 
     It shows the store that the app is connected to in this process: the program has ``lifespan=lifespan(app)``.
     Without `user`, people sign in with a token: ``$ONTHEDOT_WEB_TOKEN``, ``…_VIEWER_TOKEN`` or ``…_USERS``, else one
-    that is made once per folder and logged with the address of the page.
+    that is made once per folder, at the first request. Its file is logged with the address of the page.
+
+    Without `public_url` it answers to any name: which hosts are served is left to your program. A page of another site
+    can then point its own name at this address (DNS rebinding); the sign-in is what keeps it out. Name `public_url`, or
+    check hosts in a middleware such as Starlette's ``TrustedHostMiddleware``.
 
     Args:
         app: The app that is shown.
@@ -77,26 +82,36 @@ def dashboard(
         return app_site(app, settings, facts, authenticator=FunctionAuthenticator(user), redaction=redaction)
     if settings.credentials:
         return app_site(app, settings, facts, redaction=redaction)
-    token = saved_token(Path.cwd(), os.environ)
-    settings = replace(settings, credentials=(token_credential("operator", "operator", token),))
-    return _AnnouncedPage(app_site(app, settings, facts, redaction=redaction), settings, token)
+    return _PageWithToken(lambda found: app_site(app, found, facts, redaction=redaction), settings)
 
 
-class _AnnouncedPage:
-    """Logs how to sign in, once, at the first request: only then the address is known."""
+class _PageWithToken:
+    """The page with the token of the folder, which is made at the first request: an import writes no file."""
 
-    def __init__(self, site: ASGIApp, settings: WebSettings, token: str) -> None:
-        self._site = site
+    def __init__(self, make: Callable[[WebSettings], ASGIApp], settings: WebSettings) -> None:
+        self._make = make
         self._settings = settings
-        self._token = token
-        self._is_announced = False
+        self._folder = Path.cwd()
+        self._site: ASGIApp | None = None
+        self._token: SavedToken | None = None  # until it is announced
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not self._is_announced:
-            self._is_announced = True
-            address = self._address(scope)
-            _log.warning("[page] without ONTHEDOT_WEB_TOKEN or user=, sign in at %s/?token=%s", address, self._token)
+        if self._site is None:
+            credentials, self._token = credentials_of(self._folder, os.environ)
+            self._site = self._make(replace(self._settings, credentials=credentials))
+        if self._token is not None and scope["type"] == "http":  # only then the address is known
+            self._announce(self._token, self._address(scope))
+            self._token = None
         await self._site(scope, receive, send)
+
+    def _announce(self, token: SavedToken, address: str) -> None:
+        """Where the token is, not the token: others read the log."""
+        if token.file is None:
+            _log.warning("[page] nobody can sign in: no token can be saved; set ONTHEDOT_WEB_TOKEN or user=")
+        else:
+            _log.warning(
+                "[page] without ONTHEDOT_WEB_TOKEN or user=, sign in at %s/ with the token in %s", address, token.file
+            )
 
     def _address(self, scope: Scope) -> str:
         """Nothing that a client has sent: the token must not be logged as a link to another host."""

@@ -8,13 +8,32 @@ import secrets
 from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
+from typing import NamedTuple
 
-from onthedot.web.settings import MIN_TOKEN, new_token
+from onthedot.web.settings import MIN_TOKEN, Credential, credentials_from, new_token, token_credential
 
 _FOR_OTHERS = 0o077  # rights that nobody but the owner may have
 
 
-def saved_token(folder: Path, environment: Mapping[str, str]) -> str:
+class SavedToken(NamedTuple):
+    """text: empty if there are other credentials; file: None if nothing could be written."""
+
+    text: str = ""
+    file: Path | None = None
+
+
+def credentials_of(
+    folder: Path, environment: Mapping[str, str], *more: Credential
+) -> tuple[tuple[Credential, ...], SavedToken]:
+    """The users of the environment and `more`; without any of them an operator with the token of the folder."""
+    credentials = (*credentials_from(environment), *more)
+    if credentials:
+        return credentials, SavedToken()
+    token = saved_token(folder, environment)
+    return (token_credential("operator", "operator", token.text),), token
+
+
+def saved_token(folder: Path, environment: Mapping[str, str]) -> SavedToken:
     """The token of a folder; all processes of this user that serve a page from there share it.
 
     It is in ``$XDG_STATE_HOME/onthedot`` (``~/.local/state``), never in the folder itself, in a file that only its
@@ -23,9 +42,9 @@ def saved_token(folder: Path, environment: Mapping[str, str]) -> str:
     try:
         name = blake2b(os.fsencode(folder.resolve()), digest_size=8).hexdigest()
         place = _state_folder(environment) / f"{name}.token"
-        return _read(place) or _write(place)
+        return SavedToken(_read(place) or _write(place), place)
     except (OSError, RuntimeError):  # RuntimeError: this user has no home
-        return new_token()
+        return SavedToken(new_token())
 
 
 def _state_folder(environment: Mapping[str, str]) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -22,16 +23,17 @@ def pid_of_page(running: Running) -> int:
     return running.children()[-1]
 
 
-def test_page_is_started_again_with_the_same_link_and_ends_with_the_worker(shop: Shop) -> None:
+def test_page_is_started_again_with_the_same_token_and_ends_with_the_worker(shop: Shop, tmp_path: Path) -> None:
     port = free_port()
-    running = shop.worker("--web", f":{port}")
-    running.until(f"page http://127.0.0.1:{port}/?token=")
+    running = shop.worker("--web", f":{port}", env={"XDG_STATE_HOME": str(tmp_path)})
+    shown = f"page http://127.0.0.1:{port}/ · the token is in {tmp_path}"
+    running.until(shown)
     assert request(port, "GET", "/readyz").status == 200
     os.kill(pid_of_page(running), signal.SIGKILL)
     running.until("died, killed by SIGKILL; starting another in")
-    running.until(f"page http://127.0.0.1:{port}/?token=", times=2)
-    links = {line for line in running.lines if line.startswith("page http")}
-    assert len(links) == 1
+    running.until(shown, times=2)
+    (file,) = (tmp_path / "onthedot").iterdir()
+    assert file.read_text().strip() not in running.text, "others read the log"
     assert shop.result(shop.add("greet", name="ann")) == "hello ann"
     running.tell(signal.SIGTERM)
     assert running.ended() == 0

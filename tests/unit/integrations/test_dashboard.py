@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -179,18 +180,48 @@ async def test_page_works_behind_a_middleware_of_the_host(app: App, send: Any) -
         assert [task["source"] for task in answer.json()["items"]] == ["send"]
 
 
-async def test_generated_token_is_logged_once_with_an_address_that_no_client_chose(
-    app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
+@pytest.fixture
+def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where tokens are saved; none is set."""
     for name in ("ONTHEDOT_WEB_TOKEN", "ONTHEDOT_WEB_VIEWER_TOKEN", "ONTHEDOT_WEB_USERS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def blocked_state(state: Path) -> Path:
+    """A place where nothing can be written."""
+    state.write_text("a file")
+    return state
+
+
+def saved_tokens(state: Path) -> dict[str, str]:
+    """By file."""
+    return {str(file): file.read_text().strip() for file in state.rglob("*.token")}
+
+
+async def test_token_is_made_at_the_first_request_and_its_file_logged_with_an_address_that_no_client_chose(
+    app: App, caplog: pytest.LogCaptureFixture, state: Path
+) -> None:
     caplog.set_level(logging.WARNING, "onthedot.web")
     async with mounted(app) as client:
+        assert saved_tokens(state) == {}, "an import makes no file"
         await client.send("GET", "/", headers={**HTML, "Host": "evil.example"})
         await client.send("GET", "/", headers=HTML)
         (line,) = [each for each in caplog.messages if each.startswith("[page]")]
-        address, _, token = line.rpartition(" ")[2].partition("/?token=")
-        assert address == f"http://127.0.0.1:{client.port}{PREFIX}"
+        address, _, file = line.partition("sign in at ")[2].partition(" with the token in ")
+        assert address == f"http://127.0.0.1:{client.port}{PREFIX}/"
+        token = saved_tokens(state)[file]
+        assert token not in caplog.text
         assert (await client.send("GET", "/api/v1/status", headers=bearer(token))).status == 200
-    assert list(tmp_path.iterdir()) == []
+
+
+async def test_page_without_a_place_for_its_token_says_so_once(
+    app: App, caplog: pytest.LogCaptureFixture, blocked_state: Path
+) -> None:
+    async with mounted(app) as client:
+        assert (await client.send("GET", "/api/v1/status")).status == 401
+        assert (await client.send("GET", "/api/v1/status")).status == 401
+    (line,) = [each for each in caplog.messages if each.startswith("[page]")]
+    assert line == "[page] nobody can sign in: no token can be saved; set ONTHEDOT_WEB_TOKEN or user="
