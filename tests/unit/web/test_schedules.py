@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from onthedot import App, CronSchedule, IntervalSchedule
 from onthedot.clock.manual import ManualClock
+from onthedot.operations.schedules import ScheduleOperations
 from onthedot.testing import TestApp
 from tests.support.web_site import WebSite, web_site
 
@@ -121,6 +122,26 @@ async def test_schedule_that_is_data_is_created_edited_and_deleted(shop: App[Any
         assert (await site.viewer.get("/schedules/news")).status == 404
         rows = (await site.viewer.json("/audit?since=400d"))["items"]
         assert [row["action"] for row in rows if row["state"] == "done"][-2:] == ["pause schedule", "create schedule"]
+
+
+async def test_hidden_arguments_that_are_sent_back_stay_as_they_are(shop: App[Any]) -> None:
+    order = {"url": "redis://ann:p-2@cache", "items": [{"id": 1}, {"id": 2, "token": "p-3"}]}
+    stored = {"to": "ann", "password": "p-1", "order": order}
+    async with driven(shop, datetime(2026, 1, 1, tzinfo=UTC)) as (_, site):
+        await site.operator.post("/schedules", {**NEWS, "args": stored})
+        shown = (await site.viewer.json("/schedules/news"))["args"]
+        assert "p-" not in str(shown)
+        shown["to"] = "cy"
+        answer = await site.operator.send("PATCH", "/schedules/news", {"args": shown}, {"If-Match": "*"})
+        assert answer.status == 200
+        operations = ScheduleOperations(shop.runtime.store, "test")
+        assert (await operations.get("news")).args == {**stored, "to": "cy"}
+        shown["order"]["items"].reverse()
+        answer = await site.operator.send("PATCH", "/schedules/news", {"args": shown}, {"If-Match": "*"})
+        assert (answer.status, answer.json()["error"]["field"]) == (422, "args.order.items.0.token")
+        body = {"source": "tick", "args": {"password": "…"}}
+        answer = await site.operator.send("PATCH", "/schedules/news", body, {"If-Match": "*"})
+        assert (answer.status, answer.json()["error"]["field"]) == (422, "args.password")
 
 
 async def test_schedules_of_code_and_bad_rules_are_refused(shop: App[Any]) -> None:

@@ -9,12 +9,14 @@ from msgspec.structs import replace
 
 from onthedot.errors import BadSchedule
 from onthedot.operations.schedule_forms import ScheduleForm
+from onthedot.operations.schedule_info import ScheduleInfo
 from onthedot.operations.schedules import ScheduleChanged, ScheduleConflict
 from onthedot.web.bodies import NewTaskBody, ReasonBody, ScheduleBody, ScheduleEditBody
 from onthedot.web.context import MakeTask
 from onthedot.web.endpoints import Answer, NoBody, Query, WebCall
 from onthedot.web.errors import ApiError
 from onthedot.web.handlers.schedules import schedule_answer
+from onthedot.web.hidden_values import with_hidden_values
 from onthedot.web.schemas import AddedTask
 
 _FORM = ("rule", "tz", "overlap", "catch_up", "grace", "jitter", "start", "end")
@@ -71,7 +73,7 @@ async def edit_schedule(call: WebCall[Query, ScheduleEditBody]) -> Answer:
         form = replace(info.form or ScheduleForm(rule="?"), **fields)
         task = None
         if not isinstance(body.source, UnsetType) or not isinstance(body.args, UnsetType):
-            task = await _task_maker(call)(_edited_task(body, info.source, info.args, info.options))
+            task = await _task_maker(call)(_edited_task(call, info))
         await schedules.edit(name, form, task, revision=_revision(call))
     except BadSchedule as error:
         raise _refusal(error) from None
@@ -83,17 +85,17 @@ async def _changed(call: WebCall[Query, object]) -> Answer:
     return await schedule_answer(call, call.path["name"])
 
 
-def _edited_task(body: ScheduleEditBody, source: str, args: Any, options: Any) -> NewTaskBody:
+def _edited_task(call: WebCall[Query, ScheduleEditBody], info: ScheduleInfo) -> NewTaskBody:
     """Its task with other arguments; what is not given stays."""
-    return NewTaskBody(
-        source=source if isinstance(body.source, UnsetType) else body.source,
-        args=args if isinstance(body.args, UnsetType) else body.args,
-        **{
-            name: options[name]
-            for name in ("priority", "expires", "tags", "unique", "label", "metadata")
-            if name in options
-        },
-    )
+    body = call.body
+    source = info.source if isinstance(body.source, UnsetType) else body.source
+    args = info.args
+    if not isinstance(body.args, UnsetType):
+        stored = info.args if source == info.source else {}  # no secret of one task for another
+        args = with_hidden_values(body.args, stored, call.context.redaction)
+    names = ("priority", "expires", "tags", "unique", "label", "metadata")
+    options: dict[str, Any] = {name: info.options[name] for name in names if name in info.options}
+    return NewTaskBody(source=source, args=args, **options)
 
 
 async def pause_schedule(call: WebCall[Query, ReasonBody]) -> Answer:

@@ -10,6 +10,7 @@ from onthedot.web.context import AddTask
 from onthedot.web.endpoints import Answer, Query, WebCall
 from onthedot.web.errors import ApiError
 from onthedot.web.handlers.tasks import whole_uuid
+from onthedot.web.hidden_values import with_hidden_values
 from onthedot.web.schemas import AddedTask, Changed
 
 _MAX_KEY = 200
@@ -65,9 +66,12 @@ async def retry_task(call: WebCall[Query, RetryBody]) -> Answer:
 async def _retry_copy(call: WebCall[Query, RetryBody], uuid: str) -> Answer:
     """Add a task with other arguments, or at another time; what it copies is named in its metadata."""
     info = await call.operations.get(uuid)
+    args = info.args
+    if call.body.args is not None:
+        args = with_hidden_values(call.body.args, info.args, call.context.redaction)
     copy = NewTaskBody(
         source=info.source,
-        args=info.args if call.body.args is None else call.body.args,
+        args=args,
         at=call.body.at,
         priority=info.priority,
         tags=info.tags,
