@@ -109,6 +109,7 @@ class ScheduleOperations(Recorded):
     async def details(self, name: str | None = None, *, coming: int = 3) -> Details:
         """Return one schedule, or all by name, with the next and the last runs. coming: how many next ones."""
         records, workers = await self._read()
+        self._windows = {each.name: known for each in records if (known := self._windows.get(each.name)) is not None}
         if name is not None:
             records = [_find(records, name)]
         now = self._now()

@@ -107,10 +107,13 @@ class SignalOperations(Recorded):
             looked_at += len(page)
             for record in page:
                 names = () if record.wait is None else awaited_signals(record.wait)
+                found_for = None
                 if names and name in (None, *names):
-                    for_signals.append(record)
+                    found_for = for_signals
                 elif not names and name is None:
-                    for_tasks.append(record)
+                    found_for = for_tasks
+                if found_for is not None and len(found_for) <= limit:  # one more says that there are more
+                    found_for.append(record)
             if len(for_signals) > limit or looked_at >= _MAX_LOOKED_AT:
                 break
         found = [*for_signals, *for_tasks]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -149,7 +150,7 @@ async def has_ended(site: WebSite, batch: str) -> bool:
     return (await site.viewer.json(f"/batches/{batch}"))["batch"]["ended_at"] is not None
 
 
-async def test_waiting_tasks_have_signals_and_counters(studio: App[Any]) -> None:
+async def test_waiting_tasks_have_signals_and_counters(studio: App[Any], monkeypatch: Any) -> None:
     @studio.task(label="order {order}")
     async def approve(order: int) -> object:
         return await current_task().wait_for("approved", timeout=86_400)
@@ -167,7 +168,16 @@ async def test_waiting_tasks_have_signals_and_counters(studio: App[Any]) -> None
         (last,) = [row for row in of_flow if row["uuid"] == flow.uuid]
         assert (last["signals"], last["reached"], last["needed"]) == ([], 0, 2)
         assert (await site.viewer.json("/waiting?signal=approved"))["items"] == found["items"][:1]
-        assert (await site.viewer.json("/waiting?limit=1"))["more"] is True
+        finds: list[object] = []
+        find = studio.runtime.store.find
+
+        async def counted(*args: Any, **options: Any) -> Any:
+            finds.append(args)
+            return await find(*args, **options)
+
+        monkeypatch.setattr(studio.runtime.store, "find", counted)
+        found = await asyncio.gather(*[site.viewer.json("/waiting?limit=1") for _ in range(5)])
+        assert ([each["more"] for each in found], len(finds)) == ([True] * 5, 1)
 
 
 async def is_listed(site: WebSite, uuid: str) -> bool:

@@ -17,6 +17,9 @@ from onthedot.web.flow_schemas import AwaitedSignalRow, SignalRow, SignalSent, W
 from onthedot.web.rows import MAX_PREVIEW, shortened, utc
 from onthedot.web.schemas import Rows
 
+_AGE = 0.5  # seconds
+_REST = 5  # times as long as a list took: it can look at 20,000 tasks
+
 
 class WaitingQuery(Query, frozen=True, kw_only=True):
     """signal: its name; source: of the tasks; flow: its whole id."""
@@ -34,6 +37,12 @@ class SignalQuery(Query, frozen=True, kw_only=True):
 
 
 async def list_waiting(call: WebCall[WaitingQuery, None]) -> WaitingList:
+    query = call.query
+    name = f"waiting {query.signal} {query.source} {query.flow} {query.limit}"
+    return await call.context.shared.get(name, _AGE, lambda: _find_waiting(call), rest=_REST)
+
+
+async def _find_waiting(call: WebCall[WaitingQuery, None]) -> WaitingList:
     query = call.query
     signals = call.operations.signals
     tasks, has_more = await signals.waiting_tasks(
