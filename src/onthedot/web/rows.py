@@ -135,7 +135,9 @@ def json_text(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def source_row(info: SourceInfo, rates: Rates | None = None, oldest: float | None = None) -> SourceRow:
+def source_row(
+    info: SourceInfo, redaction: Redaction, rates: Rates | None = None, oldest: float | None = None
+) -> SourceRow:
     """oldest: seconds since its next task was due."""
     times = info.run_times
     mode: Literal["", "frozen", "degraded"] = ""
@@ -157,8 +159,8 @@ def source_row(info: SourceInfo, rates: Rates | None = None, oldest: float | Non
         p50_ms=None if times is None else times.p50 * 1000,
         p95_ms=None if times is None else times.p95 * 1000,
         limits=[SourceLimitRow(each.name, each.cap, each.rate, each.burst, each.by) for each in info.limits],
-        paused=None if info.paused is None else pause_row(info.paused),
-        paused_keys=[pause_row(each) for each in info.paused_keys],
+        paused=None if info.paused is None else pause_row(info.paused, redaction),
+        paused_keys=[pause_row(each, redaction) for each in info.paused_keys],
         mode=mode,
         rates=None if rates is None else rates_row(rates),
         oldest_ready=oldest,
@@ -169,18 +171,18 @@ def rates_row(rates: Rates) -> SourceRates:
     return SourceRates(rates.started, rates.done, rates.failed, rates.retried)
 
 
-def pause_row(pause: Pause) -> PauseRow:
-    return PauseRow(pause.key, pause.reason, utc(pause.since))
+def pause_row(pause: Pause, redaction: Redaction) -> PauseRow:
+    return PauseRow(pause.key, redaction.text(pause.reason), utc(pause.since))
 
 
-def limit_row(info: LimitInfo) -> LimitRow:
+def limit_row(info: LimitInfo, redaction: Redaction) -> LimitRow:
     return LimitRow(
         name=info.name,
         cap=info.cap,
         rate=info.rate,
         burst=info.burst,
         paused=info.paused,
-        reason=info.reason,
+        reason=redaction.text(info.reason),
         changed=info.changed,
     )
 

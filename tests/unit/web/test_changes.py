@@ -85,12 +85,13 @@ async def test_defect_is_not_taken_for_a_bad_argument(shop: App[Any], monkeypatc
 
 async def test_retry_with_other_arguments_adds_a_copy(shop: App[Any]) -> None:
     async with shop.running(), web_site(shop) as site:
-        handle = await shop.named("send").enqueue(to="bob")
+        handle = await shop.named("send").enqueue(to="bob", password="hunter2")
         await until(lambda: has_failed(site, handle.uuid))
-        answer = await site.operator.post(f"/tasks/{handle.uuid}/retry", {"args": {"to": "cy"}})
+        answer = await site.operator.post(f"/tasks/{handle.uuid}/retry", {"args": {"to": "cy", "password": "…"}})
         assert answer.status == 201
         detail = await site.viewer.json(f"/tasks/{answer.json()['uuid']}")
         assert (detail["args"]["to"], detail["metadata"]) == ("cy", {"retried_from": handle.uuid})
+        assert (await shop.get(answer.json()["uuid"])).args["password"] == "hunter2"
 
 
 async def has_failed(site: WebSite, uuid: str) -> bool:
@@ -99,8 +100,10 @@ async def has_failed(site: WebSite, uuid: str) -> bool:
 
 async def test_source_is_paused_frozen_and_limited(shop: App[Any]) -> None:
     async with shop.running(), web_site(shop) as site:
-        row = (await site.operator.post("/sources/send/pause", {"reason": "vendor down"})).json()
-        assert row["paused"]["reason"] == "ana: vendor down"
+        row = (await site.operator.post("/sources/send/pause", {"reason": "vendor down, token=hunter2"})).json()
+        assert row["paused"]["reason"] == "ana: vendor down, token=…"
+        limits = {row["name"]: row for row in (await site.viewer.json("/limits"))["items"]}
+        assert "hunter2" not in str(limits)
         rows = {row["name"]: row for row in (await site.viewer.json("/sources"))["items"]}
         assert rows["send"]["paused"] is not None
         assert (await site.operator.post("/sources/send/pause", {})).status == 422

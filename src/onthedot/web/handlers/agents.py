@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from onthedot.clock.epoch import from_ms, from_optional_ms
+from onthedot.model.redaction import Redaction
 from onthedot.operations.agents import AgentInfo
 from onthedot.operations.outbox import HandleInfo
 from onthedot.web.endpoints import Query, WebCall
@@ -32,11 +33,11 @@ async def list_agents(call: WebCall[Query, None]) -> Rows[AgentRow]:
     rows: list[AgentRow] = []
     for each in found:
         rates = live.by_source.get(each.source.name)
-        rows.append(_row(each, None if rates is None else rates_row(rates)))
+        rows.append(_row(each, None if rates is None else rates_row(rates), call.context.redaction))
     return Rows(rows)
 
 
-def _row(info: AgentInfo, rates: SourceRates | None) -> AgentRow:
+def _row(info: AgentInfo, rates: SourceRates | None, redaction: Redaction) -> AgentRow:
     source = info.source
     return AgentRow(
         agent=info.id,
@@ -50,7 +51,7 @@ def _row(info: AgentInfo, rates: SourceRates | None) -> AgentRow:
         failed=info.failed,
         retried=info.retried,
         workers=[each.id for each in info.workers],
-        paused=None if source.paused is None else pause_row(source.paused),
+        paused=None if source.paused is None else pause_row(source.paused, redaction),
     )
 
 

@@ -52,7 +52,7 @@ async def show_outbox(call: WebCall[Query, None]) -> OutboxDetail:
                 failed=each.failed,
                 blocked_keys=each.blocked_keys,
                 error=redaction.text(each.error),
-                paused=None if each.paused is None else pause_row(each.paused),
+                paused=None if each.paused is None else pause_row(each.paused, redaction),
             )
             for each in found.topics
         ],
@@ -63,7 +63,7 @@ async def show_outbox(call: WebCall[Query, None]) -> OutboxDetail:
             for each in found.relays
         ],
         groups=[GroupRow(each.group, each.lag, each.members) for each in found.groups],
-        paused=None if found.paused is None else pause_row(found.paused),
+        paused=None if found.paused is None else pause_row(found.paused, redaction),
         handles={str(status): number for status, number in found.handles.items()},
     )
 

@@ -71,7 +71,7 @@ async def put_limit(call: WebCall[Query, LimitBody]) -> LimitRow:
         name, body.key, cap=_or_kept(body.cap), rate=_or_kept(body.rate), burst=_or_kept(body.burst)
     )
     call.context.shared.forget()
-    return limit_row(info)
+    return limit_row(info, call.context.redaction)
 
 
 def _or_kept(value: T | UnsetType) -> T | EllipsisType:

@@ -38,7 +38,8 @@ async def source_rows(call: WebCall[Query, object]) -> list[SourceRow]:
     live = await context.live()
     sources = await context.sources()
     oldest = await context.shared.get("oldest", _OLDEST_AGE, lambda: _oldest_ready(call, sources))
-    return [source_row(each, live.by_source.get(each.name), oldest.get(each.name)) for each in sources]
+    redaction = context.redaction
+    return [source_row(each, redaction, live.by_source.get(each.name), oldest.get(each.name)) for each in sources]
 
 
 async def _oldest_ready(call: WebCall[Query, object], sources: Sequence[SourceInfo]) -> Mapping[str, float]:
@@ -87,7 +88,7 @@ async def source_of(call: WebCall[Query, object], name: str) -> SourceRow:
 
 
 async def list_limits(call: WebCall[Query, None]) -> Rows[LimitRow]:
-    return Rows([limit_row(each) for each in await call.operations.limits.list()])
+    return Rows([limit_row(each, call.context.redaction) for each in await call.operations.limits.list()])
 
 
 async def list_workers(call: WebCall[Query, None]) -> Rows[WorkerRow]:
