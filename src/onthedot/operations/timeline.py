@@ -36,12 +36,15 @@ class _RecordedRun:
 def timeline(info: TaskInfo) -> list[TimelineSegment]:
     """The segments of a task, in order."""
     segments: list[TimelineSegment] = []
+    runs = list(_runs(info))
     due = max(info.added_at, info.schedule_at)
-    if due > info.added_at and not info.retries:
-        segments.append(TimelineSegment(info.added_at, due, "scheduled", 1))
     before = due if not info.retries else info.added_at
+    if runs and runs[0].attempt > 1:  # an operator's retry: neither the runs before it nor its time are recorded
+        before = runs[0].begin
+    elif due > info.added_at and not info.retries:
+        segments.append(TimelineSegment(info.added_at, due, "scheduled", 1))
     is_first = True
-    for run in _runs(info):
+    for run in runs:
         if run.begin > before:
             kind: SegmentKind = "pending" if is_first else "backoff"
             lane = "" if info.lane is None or not is_first else f"lane {info.lane}"
