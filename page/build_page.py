@@ -101,7 +101,7 @@ class Page:
         """Returns the metafile of esbuild."""
         options = [
             "--bundle", "--minify", "--format=esm", "--target=es2022,chrome123,firefox120,safari17.5",
-            "--jsx=automatic", "--jsx-import-source=preact", "--entry-names=app-[hash]", "--legal-comments=none",
+            "--splitting", "--jsx=automatic", "--jsx-import-source=preact", "--entry-names=[name]-[hash]", "--legal-comments=none",
             f"--outdir={target}", f"--metafile={target / 'meta.json'}", "--log-level=warning",
         ]  # fmt: skip
         if source_maps:
@@ -116,13 +116,14 @@ class Page:
         shutil.copy(self.folder / "src" / "icon.svg", target)
         licenses = "\n\n".join(self._licenses(bundle["inputs"]))
         (target / "LICENSES.txt").write_text(licenses, "utf-8")
-        for path in sorted(target.glob("app-*.[jc]s*")):
+        for path in sorted(target.iterdir()):
             if path.suffix in {".js", ".css"}:
                 path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), 9, mtime=0))
+        script = next(name for name, output in bundle["outputs"].items() if output.get("entryPoint") == "src/main.tsx")
         manifest = {
             "digest": "" if source_maps else self.digest(),  # a build with source maps is never packaged
-            "script": next(target.glob("app-*.js")).name,
-            "style": next(target.glob("app-*.css")).name,
+            "script": Path(script).name,
+            "style": Path(bundle["outputs"][script]["cssBundle"]).name,
             "icon": "icon.svg",
         }
         (target / "manifest.json").write_text(json.dumps(manifest, indent=1), "utf-8")

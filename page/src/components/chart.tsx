@@ -1,6 +1,6 @@
 /** A chart over time, drawn by uPlot, with the same data as a table. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import uPlot from "uplot";
+import type uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { count, preciseClock } from "../format.ts";
 import { t } from "../messages.ts";
@@ -15,6 +15,15 @@ const HEIGHT = 180;
 const AXIS_FONT = "12px system-ui, sans-serif";
 
 const INCREMENTS = [1, 2, 5].flatMap((first) => Array.from({ length: 7 }, (_, power) => first * 10 ** power)).sort((a, b) => a - b);
+
+type Library = typeof uPlot;
+let library: Promise<Library> | undefined;
+
+/** Only a view with a chart needs it, and it is a quarter of the script. */
+function loadLibrary(): Promise<Library> {
+  library ??= import("uplot").then((module) => module.default);
+  return library;
+}
 
 function shortClock(seconds: number): string {
   return preciseClock(seconds * 1000, zone.value).slice(0, 8);
@@ -88,16 +97,23 @@ export function Chart({ title, at, lines, marks = [] }: ChartProps) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [isTable, showTable] = useState(false);
+  const [loaded, setLoaded] = useState<{ Plot: Library } | null>(null);
   const shown = marks.filter((mark) => mark.at >= (at[0] ?? Infinity) && mark.at <= (at.at(-1) ?? 0));
   const drawn = useRef(shown);
   drawn.current = shown;
   const names = lines.map(({ name }) => name).join();
   useEffect(() => {
+    loadLibrary().then((Plot) => setLoaded({ Plot }), () => {
+      library = undefined; // the next view tries again
+      showTable(true);
+    });
+  }, []);
+  useEffect(() => {
     const element = place.current;
-    if (!element) return undefined;
+    if (!element || !loaded) return undefined;
     const make = () => {
       plot.current?.destroy();
-      plot.current = new uPlot(options(lines, widthOf(element), () => drawn.current), data(at, lines), element);
+      plot.current = new loaded.Plot(options(lines, widthOf(element), () => drawn.current), data(at, lines), element);
     };
     make();
     const resized = new ResizeObserver(() => plot.current?.setSize({ width: widthOf(element), height: HEIGHT }));
@@ -112,7 +128,7 @@ export function Chart({ title, at, lines, marks = [] }: ChartProps) {
       plot.current?.destroy();
       plot.current = null;
     };
-  }, [isTable, names]);
+  }, [isTable, names, loaded]);
   useEffect(() => plot.current?.setData(data(at, lines)), [at, lines]);
   return (
     <section class="card">

@@ -26,6 +26,7 @@ _PAGES = re.compile(
     r"/(|login|failed|schedules|workers|waiting|outbox|agents|audit|(tasks|sources|flows|batches|schedules|workers)(/[^/]+)?)"
 )
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_HASHED = re.compile(r".+-[A-Z0-9]{8}\.(js|css)")
 _MEDIA_TYPES = {
     ".js": "text/javascript",
     ".css": "text/css",
@@ -33,7 +34,7 @@ _MEDIA_TYPES = {
     ".txt": "text/plain; charset=utf-8",
     ".map": "application/json",
 }
-_FOREVER = "public, max-age=31536000, immutable"  # names have a hash of the content
+_FOREVER = "public, max-age=31536000, immutable"  # of names with a hash of the content
 _HTML = """<!doctype html>
 <html lang="en" data-base="{base}/">
 <head>
@@ -105,7 +106,7 @@ class Assets:
         kind = _MEDIA_TYPES.get(path.suffix)
         if kind is None or not _FILE.fullmatch(name) or not path.is_file():
             return None
-        headers = {"Cache-Control": _FOREVER if name.startswith("app-") else "no-cache", "Vary": "Accept-Encoding"}
+        headers = {"Cache-Control": _FOREVER if _HASHED.fullmatch(name) else "no-cache", "Vary": "Accept-Encoding"}
         packed = path.with_name(f"{name}.gz")
         if gzip and packed.is_file():
             return FileResponse(packed, headers={**headers, "Content-Encoding": "gzip"}, media_type=kind)
@@ -127,6 +128,11 @@ class StaticEndpoint:
         if response is None:
             raise ApiError("not_found", f"no file {request.path_params['name']!r}")
         await response(scope, receive, send)
+
+
+def _is_navigation(request: Request) -> bool:
+    """Whether a person sees the answer."""
+    return "text/html" in request.headers.get("accept", "")
 
 
 def _not_open() -> Response:
@@ -171,14 +177,18 @@ class PageEndpoint:
         return response
 
     def _sign_in_page(self, request: Request) -> Response:
-        is_navigation = "text/html" in request.headers.get("accept", "")
-        if is_navigation and self._context.authenticator.has_sign_in:
+        if _is_navigation(request) and self._context.authenticator.has_sign_in:
             return RedirectResponse(f"{base_path(request)}/login", 303)
         error = ApiError("unauthorized", "sign in first", headers={"WWW-Authenticate": "Bearer"})
         return error_response(error, request.scope["onthedot.request_id"])
 
     def _sign_in(self, request: Request, token: str) -> Response:
-        user = checked_sign_in(self._context, request, token)
+        try:
+            user = checked_sign_in(self._context, request, token)
+        except ApiError:
+            if not _is_navigation(request):
+                raise
+            return RedirectResponse(f"{base_path(request)}/login?refused", 303)
         others = [(name, value) for name, value in request.query_params.multi_items() if name != "token"]
         path = base_path(request) + "/" + request.path_params["path"].lstrip("/\\")  # "//host" is another site
         response = RedirectResponse(f"{path}?{urlencode(others)}" if others else path, 303)
