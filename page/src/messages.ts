@@ -59,7 +59,8 @@ export const t = {
   signOut: (user: string) => `Sign out ${user}`,
   signIn: {
     title: "Sign in",
-    text: "Enter the token that `onthedot web` or `onthedot dev` printed when it started.",
+    text: "Enter the token that onthedot web or onthedot dev printed when it started.",
+    refused: "The token of this link is not known. Enter the newest one.",
     token: "Token",
     action: "Sign in",
   },

@@ -22,10 +22,11 @@ export function Frame({ children }: { children: ComponentChildren }) {
   useEffect(() => onKey("p", () => {
     isHeld.value = !isHeld.value;
   }), []);
+  const isSignedOut = live.connection.value.state === "signed_out";
   return (
     <>
       <a class="skip" href="#main">{t.skip}</a>
-      <header class={status.value?.environment ? `top env-${envColor(status.value.environment)}` : "top"}>
+      <header class={status.value?.environment ? `top env-${envColor(status.value.environment)}` : "top"} inert={isSignedOut}>
         <div class="bar">
           <PageLink to="" class="brand"><Mark />{t.name}</PageLink>
           <span class="app">{status.value?.app ?? ""}</span>
@@ -39,7 +40,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
       <Banner />
       <Paused />
       <BulkProgress />
-      <main id="main" tabIndex={-1} class={storeTrouble.value ? "stale" : ""}>{children}</main>
+      <main id="main" inert={isSignedOut} tabIndex={-1} class={storeTrouble.value ? "stale" : ""}>{children}</main>
       <div class="notices" aria-live="polite">
         {notices.value.map((notice) => (
           <p key={notice.id} class={`notice ${notice.kind}`}>
@@ -155,7 +156,7 @@ function Tools({ onHelp }: { onHelp: () => void }) {
 async function signOut(): Promise<void> {
   await api.send("DELETE", "/session");
   live.close();
-  live.connection.value = { state: "signed_out" };
+  window.location.replace(router.base); // to the sign-in: nothing of the data stays on the screen
 }
 
 /** Pauses concern every page: tasks that wait for them are in each list. */

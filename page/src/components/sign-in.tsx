@@ -1,12 +1,15 @@
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api.ts";
 import { t } from "../messages.ts";
 import { api } from "../session.ts";
 import { Field } from "./dialog.tsx";
 
-export function SignInForm({ onDone }: { onDone: () => void }) {
+/** reason: why the form is shown, if the user does not expect it. */
+export function SignInForm({ onDone, reason = "" }: { onDone: () => void; reason?: string }) {
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => input.current?.focus(), []);
   const [token, setToken] = useState("");
-  const [trouble, setTrouble] = useState("");
+  const [trouble, setTrouble] = useState(reason);
   const [isBusy, setBusy] = useState(false);
   const submit = async (event: Event) => {
     event.preventDefault();
@@ -27,7 +30,7 @@ export function SignInForm({ onDone }: { onDone: () => void }) {
       <h1>{t.signIn.title}</h1>
       <p>{t.signIn.text}</p>
       <Field label={t.signIn.token}>
-        <input type="password" autocomplete="current-password" required value={token} onInput={(event) => setToken(event.currentTarget.value)} />
+        <input ref={input} type="password" autocomplete="current-password" required value={token} onInput={(event) => setToken(event.currentTarget.value)} />
       </Field>
       {trouble && <p class="trouble" role="alert">{trouble}</p>}
       <button class="primary" type="submit" disabled={isBusy}>{t.signIn.action}</button>
