@@ -101,8 +101,8 @@ class Page:
         """Returns the metafile of esbuild."""
         options = [
             "--bundle", "--minify", "--format=esm", "--target=es2022,chrome123,firefox120,safari17.5",
-            "--splitting", "--jsx=automatic", "--jsx-import-source=preact", "--entry-names=[name]-[hash]", "--legal-comments=none",
-            f"--outdir={target}", f"--metafile={target / 'meta.json'}", "--log-level=warning",
+            "--splitting", "--jsx=automatic", "--jsx-import-source=preact", "--entry-names=[name]-[hash]",
+            "--legal-comments=none", f"--outdir={target}", f"--metafile={target / 'meta.json'}", "--log-level=warning",
         ]  # fmt: skip
         if source_maps:
             options.append("--sourcemap")
