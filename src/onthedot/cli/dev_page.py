@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from onthedot.api.app import App
+from onthedot.events import Events
 from onthedot.operations.humanize import suffix
 from onthedot.runtime.settings import version
 from onthedot.supervisor.fleet_page import StoreSpec
@@ -80,7 +81,7 @@ class DevPage:
             return
         await self._serve()
         await self._store.aclose()
-        app: App[Any] = App(stores.app, store=stores.url)
+        app: App[Any] = App(stores.app, store=stores.url, events=Events(outbox=stores.outbox or None))
         await self._store.enter_async_context(app)
         self._site = app_site(app, self.settings, AppFacts(app.name, stores.url.partition(":")[0], version()))
         self._stores = stores

@@ -17,6 +17,7 @@ from onthedot.cli.options import GlobalOptions, store_command
 from onthedot.cli.outbox import event_settings
 from onthedot.cli.target import check_exists, target
 from onthedot.errors import DeclarationError
+from onthedot.events import Events
 from onthedot.observability import log_format
 from onthedot.observability.log_format import print_line
 from onthedot.operations.humanize import suffix
@@ -55,6 +56,7 @@ class WebOptions:
     metrics_sources: int
     log_format: Literal["console", "json"]
     bus: str | None
+    outbox: str | None
     until_eof: bool
 
 
@@ -73,6 +75,7 @@ class WebOptions:
               help="Where dead letters are: kafka://…, or store. [ONTHEDOT_BUS, the store]")  # fmt: skip
 @click.option("--trace-url", metavar="URL", default="", help="Where traces are: https://…/{trace_id}.")
 @click.option("--until-eof", is_flag=True, hidden=True, help="Stop when stdin ends, as it does with its supervisor.")
+@click.option("--outbox", metavar="URL", hidden=True, help="The database of the events, if it is another.")
 @click.option("--metrics-sources", type=click.IntRange(1), metavar="N", default=100, show_default=True,
               help="Sources that /metrics keeps apart; the others are source=\"…\".")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["console", "json"]), default="console", show_default=True,
@@ -116,7 +119,7 @@ async def _serve(options: GlobalOptions, url: str, name: str, given: WebOptions)
         metrics_sources=given.metrics_sources,
     )
     settings.check_bind()
-    app = _app(options, url, name, given.bus)
+    app = _app(options, url, name, event_settings(options, bus=given.bus, outbox=given.outbox))
     log_format.configure(given.log_format, None, app.runtime.logs.root)
     stop = asyncio.Event()
     try:
@@ -161,9 +164,8 @@ async def wait_for_eof(stop: asyncio.Event) -> None:
     transport.close()
 
 
-def _app(options: GlobalOptions, url: str, name: str, bus: str | None) -> App[Any]:
+def _app(options: GlobalOptions, url: str, name: str, events: Events) -> App[Any]:
     """The app behind -A, or one without code."""
-    events = event_settings(options, bus=bus)
     if options.module is None:
         return App(name, store=url, events=events)
     app = load_app_and_included(options.module)

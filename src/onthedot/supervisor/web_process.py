@@ -77,6 +77,8 @@ class WebProcess:
         """Nothing secret among the arguments, which the list of processes shows."""
         environment = {**os.environ, "ONTHEDOT_STORE": stores.url, "ONTHEDOT_APP_NAME": stores.app}
         environment.pop("ONTHEDOT_APP", None)
+        if stores.outbox:
+            environment["ONTHEDOT_WEB_OUTBOX"] = stores.outbox
         command = (sys.executable, "-m", "onthedot", "web", "--listen", self._address, "--until-eof")
         process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, env=environment, process_group=0)
         self._process = process

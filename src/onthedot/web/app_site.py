@@ -51,10 +51,11 @@ def app_site(
         (routed,) = await client.route((call.single_task(),), remote=call.definition.is_remote)
         return routed
 
+    outbox = app.runtime.config.events.outbox
     return web_app(
         operations,
         settings,
-        app=facts,
+        app=facts._replace(is_outbox_apart=outbox is not None and outbox != app.runtime.url),
         authenticator=authenticator,
         clock=clock,
         redaction=redaction,

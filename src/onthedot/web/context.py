@@ -31,12 +31,16 @@ _SCAN_REST = 20  # a list reads all dead letters: at most 5 % of the time
 
 
 class AppFacts(NamedTuple):
-    """The app that is shown. store: its kind, such as "redis"; others: more apps of this store."""
+    """The app that is shown. store: its kind, such as "redis"; others: more apps of this store.
+
+    is_outbox_apart: its events are in another database, which this server does not read
+    """
 
     name: str
     store: str = ""
     version: str = ""
     others: tuple[str, ...] = ()
+    is_outbox_apart: bool = False
 
 
 class AddTask(Protocol):

@@ -10,10 +10,13 @@ import pytest
 
 from onthedot import App, Reject
 from onthedot.events import Event, Events
+from onthedot.integrations.fastapi import User, dashboard
 from onthedot.stores.contract import RelayRequest
 from onthedot.stores.memory import MemoryStore
 from tests.support.app_stores import AppStore, app_store, open_store
 from tests.support.waits import until
+from tests.support.web_client import WebClient
+from tests.support.web_server import serving
 from tests.support.web_site import WebSite, web_site
 
 __all__ = ["app_store"]
@@ -181,3 +184,25 @@ async def test_dead_letters_of_another_bus_are_refused_with_its_name(tmp_path: P
         answer = await site.viewer.get("/dlt")
         assert (answer.status, answer.json()["error"]["code"]) == (404, "not_available")
         assert "Kafka at k:9092" in answer.json()["error"]["message"]
+
+
+async def test_events_of_another_database_are_refused(tmp_path: Path) -> None:
+    """The outbox of the tasks' store would take replays that no relay reads."""
+    url = f"sqlite:///{tmp_path / 'tasks.db'}"
+    app: App[Any] = App("shop", store=url, events=Events(outbox=f"sqlite:///{tmp_path / 'events.db'}"))
+    async with app, serving(dashboard(app, user=operator), lifespan="off") as server:
+        client = WebClient(server.port, {})
+        assert "outbox" not in (await client.json("/status"))["features"]
+        for method, path, body in (
+            ("GET", "/outbox", None),
+            ("GET", "/agents", None),
+            ("GET", "/dlt", None),
+            ("POST", "/dlt/replay", {"ids": ["x"]}),
+        ):
+            answer = await client.send(method, path, body, {"Authorization": "Bearer of the program"})
+            assert answer.status == 404, path
+            assert "Events(outbox=…)" in answer.json()["error"]["message"]
+
+
+def operator(_: object) -> User:
+    return User("ana", "operator")

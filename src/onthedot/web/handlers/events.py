@@ -30,7 +30,13 @@ class EventQuery(Query, frozen=True, kw_only=True):
 
 
 async def outbox_status(call: WebCall[Query, object]) -> OutboxStatus:
-    """ApiError: the store has no outbox."""
+    """ApiError: the store has no outbox, or the app uses another one: its own would show, and take, events in vain."""
+    if call.context.app.is_outbox_apart:
+        raise ApiError(
+            "not_available",
+            "the events of this app are in another database, that of Events(outbox=…), which this server does not "
+            "read: onthedot outbox status --store URL shows it",
+        )
     found = await call.operations.outbox.find_status()
     if found is None:
         raise ApiError("not_available", "this store keeps no events: SQLite and Postgres do")

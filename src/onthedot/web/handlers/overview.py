@@ -123,7 +123,8 @@ async def show_status(call: WebCall[Query, None]) -> StatusDetail:
     live = await context.live()
     store = await context.shared.get("status", _STATUS_AGE, lambda: _store_status(operations, context.app.store))
     features = [*_ALWAYS]
-    if await context.shared.get("has_outbox", 60, operations.outbox.find_status) is not None:
+    has_outbox = await context.shared.get("has_outbox", 60, operations.outbox.find_status) is not None
+    if has_outbox and not context.app.is_outbox_apart:
         features.append("outbox")
     return StatusDetail(
         app=context.app.name,
