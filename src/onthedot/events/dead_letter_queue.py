@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from onthedot.events.bus import Bus, BusRecord
@@ -95,11 +96,16 @@ class DeadLetterQueue:
             if wanted.fits(found):
                 yield found
 
-    async def _in(self, topics: str) -> AsyncIterator[FoundLetter]:
-        async for record in self._bus.peek(topics):
-            letter = read_dead_letter(record.message)
-            topic = letter.topic or original_topic(record.topic, self._suffix) or record.topic
-            yield FoundLetter(record, letter, topic)
+    async def _in(self, topics: str) -> AsyncGenerator[FoundLetter, None]:
+        records = self._bus.peek(topics)
+        try:
+            async for record in records:
+                letter = read_dead_letter(record.message)
+                topic = letter.topic or original_topic(record.topic, self._suffix) or record.topic
+                yield FoundLetter(record, letter, topic)
+        finally:
+            if isinstance(records, AsyncGenerator):  # its reader has left early
+                await records.aclose()
 
     async def newest(self, wanted: LetterFilter, limit: int) -> NewestLetters:
         """The newest first."""
@@ -114,10 +120,23 @@ class DeadLetterQueue:
         return NewestLetters(letters, count - len(letters))
 
     async def named(self, ids: Collection[str]) -> list[FoundLetter]:
-        """Those with these ids: see `FoundLetter.id`."""
-        wanted = set(ids)
-        topics = {topic for each in wanted if (topic := each.rsplit(":", 2)[0]).endswith(self._suffix)}
-        return [found for topic in sorted(topics) async for found in self._in(topic) if found.id in wanted]
+        """Those with these ids: see `FoundLetter.id`. A topic is read up to the last of them."""
+        topics: dict[str, set[str]] = {}
+        for each in ids:
+            topic = each.rsplit(":", 2)[0]
+            if topic.endswith(self._suffix):
+                topics.setdefault(topic, set()).add(each)
+        return [found for topic, wanted in sorted(topics.items()) for found in await self._named_in(topic, wanted)]
+
+    async def _named_in(self, topic: str, wanted: set[str]) -> list[FoundLetter]:
+        letters: list[FoundLetter] = []
+        async with aclosing(self._in(topic)) as found:
+            async for each in found:
+                if each.id in wanted:
+                    letters.append(each)
+                    if len(letters) == len(wanted):
+                        break
+        return letters
 
     async def count(self, wanted: LetterFilter) -> int:
         """How many dead letters there are."""

@@ -36,7 +36,7 @@ class _Form:
         if _is_same(shown, stored):
             self._check(given, path, self._texts - set(_texts_with_hidden(stored)))
             return given
-        if isinstance(given, Mapping) and isinstance(shown, Mapping) and isinstance(stored, Mapping):
+        if _are(Mapping, given, shown, stored):
             return self._restored_items(
                 cast("Mapping[str, object]", given),
                 cast("Mapping[str, object]", shown),
@@ -45,7 +45,7 @@ class _Form:
             )
         if _is_same(given, shown):
             return stored
-        if isinstance(given, list) and isinstance(shown, list) and isinstance(stored, list):
+        if _are(list, given, shown, stored):
             return self._restored_list(
                 cast("list[object]", given), cast("list[object]", shown), cast("list[object]", stored), path
             )
@@ -86,6 +86,10 @@ class _Form:
         if isinstance(given, list):
             for index, item in enumerate(cast("list[object]", given)):
                 self._check(item, f"{path}.{index}", refused)
+
+
+def _are(kind: type[object], *values: object) -> bool:
+    return all(isinstance(each, kind) for each in values)
 
 
 def _is_same(one: object, other: object) -> bool:

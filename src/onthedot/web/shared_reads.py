@@ -101,8 +101,8 @@ class LongReads:
         self._waiting = 0
         self._free_at = 0.0
 
-    async def run(self, read: Callable[[], Awaitable[T]]) -> T:
-        """ApiError: it could not begin within a few seconds."""
+    async def run(self, read: Callable[[], Awaitable[T]], *, rested: bool = True) -> T:
+        """ApiError: it could not begin within a few seconds. rested: after the rest of the one before."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._lock = asyncio.Lock()
@@ -116,7 +116,7 @@ class LongReads:
         finally:
             self._waiting -= 1
         try:
-            wait = self._free_at - loop.time()
+            wait = self._free_at - loop.time() if rested else 0.0
             if wait > _MAX_WAIT:
                 raise self._refusal(wait)
             await asyncio.sleep(max(0.0, wait))

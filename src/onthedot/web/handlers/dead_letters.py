@@ -107,8 +107,12 @@ def _row(found: FoundLetter, call: WebCall[Query, object]) -> DeadLetterRow:
 
 
 async def show_dead_letter(call: WebCall[Query, None]) -> DeadLetterDetail:
-    async with _queue(call) as letters:
-        named = await letters.named([call.path["id"]])
+
+    async def read() -> list[FoundLetter]:
+        async with _queue(call) as letters:
+            return await letters.named([call.path["id"]])
+
+    named = await call.context.letter_scans.run(read, rested=False)
     if not named:
         raise ApiError("not_found", f"there is no dead letter {call.path['id']!r}")
     (found,) = named

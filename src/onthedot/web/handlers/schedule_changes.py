@@ -91,7 +91,7 @@ def _edited_task(call: WebCall[Query, ScheduleEditBody], info: ScheduleInfo) -> 
     source = info.source if isinstance(body.source, UnsetType) else body.source
     args = info.args
     if not isinstance(body.args, UnsetType):
-        stored = info.args if source == info.source else {}  # no secret of one task for another
+        stored: object = info.args if source == info.source else {}  # no secret of one task for another
         args = with_hidden_values(body.args, stored, call.context.redaction)
     names = ("priority", "expires", "tags", "unique", "label", "metadata")
     options: dict[str, Any] = {name: info.options[name] for name in names if name in info.options}
