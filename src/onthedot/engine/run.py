@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
 from onthedot.clock.protocol import Timer
+from onthedot.errors import TaskCancelled, TaskTimeout
 from onthedot.executors.contract import Executor
 from onthedot.model.context import RunState
+from onthedot.model.failures import is_a
 
 StopCause: TypeAlias = Literal["cancel", "timeout", "lost", "shutdown"]
 """From the weakest to the strongest: a function may ignore a cancel, but not that its worker stops."""
@@ -35,3 +37,20 @@ class Run(RunState, eq=False, kw_only=True):
             self.first_stop_cause = cause
             self.cancel_reason = reason
         return True
+
+    def deciding_error(self, error: BaseException) -> BaseException | None:
+        """A run that is ended from outside ends by the first cause, and not by the error of its coroutine."""
+        return self.error_of_stop() if self.stop_cause and is_a(error, asyncio.CancelledError) else error
+
+    def error_of_stop(self) -> TaskTimeout | TaskCancelled | None:
+        """None: nothing that concerns the task itself has stopped it, so it does not count."""
+        match self.first_stop_cause:
+            case "timeout":
+                seconds = (self.source.options.timeout or 0) / 1000
+                return TaskTimeout(self.record.uuid, "onthedot.TaskTimeout", f"no result after {seconds:g} s")
+            case "cancel":
+                return TaskCancelled(self.cancel_reason, self.record.uuid)
+            case "lost" | "shutdown" | None:
+                return None
+            case _:
+                assert_never(self.first_stop_cause)

@@ -24,7 +24,7 @@ from onthedot.engine.outcome_buffer import OutcomeBuffer
 from onthedot.engine.run import Run, StopCause
 from onthedot.engine.slots import Slots
 from onthedot.engine.suspension import find_suspension, with_events
-from onthedot.errors import StoreError, TaskTimeout
+from onthedot.errors import StoreError, TaskCancelled
 from onthedot.executors.contract import EncodedResult
 from onthedot.model.context import TaskContext, reset_current, set_current
 from onthedot.model.error_policy import cancelled_outcome, failed_outcome, outcome_for_error
@@ -341,15 +341,12 @@ class Runner:
         return outcome
 
     def _outcome_of_stop(self, run: Run) -> Outcome:
-        match run.first_stop_cause:
-            case "timeout":
-                seconds = (run.source.options.timeout or 0) / 1000
-                error = TaskTimeout(run.record.uuid, "onthedot.TaskTimeout", f"no result after {seconds:g} s")
-                return self._classified(run, error)
-            case "cancel":
-                return cancelled_outcome(run.record, run.lease, run.source.options, run.cancel_reason)
-            case _:
-                return Requeued(run.lease, None, counted=False)
+        error = run.error_of_stop()
+        if error is None:
+            return Requeued(run.lease, None, counted=False)
+        if is_a(error, TaskCancelled):
+            return cancelled_outcome(run.record, run.lease, run.source.options, error.reason)
+        return self._classified(run, error)
 
 
 def _end_span(span: RunSpan, outcome: Outcome) -> Outcome:

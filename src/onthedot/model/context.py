@@ -105,6 +105,10 @@ class RunState(Struct, eq=False):
             self._context = TaskContext(self)
         return self._context
 
+    def deciding_error(self, error: BaseException) -> BaseException | None:
+        """The error that decides on the outcome if the function ends with this one; None: the run does not count."""
+        return error
+
     def completed(self, result: bytes) -> Completed:
         """The outcome of a run that has succeeded, with the tasks that it has spawned and the events it published."""
         options = self.source.options

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import random
+from asyncio import CancelledError
 from collections.abc import Callable
 from traceback import format_exception
 from typing import Any
@@ -14,7 +15,7 @@ from asgiref.sync import sync_to_async
 from django.db import close_old_connections, reset_queries
 from django.utils import timezone
 
-from onthedot.errors import TaskControl
+from onthedot.errors import Snooze, StoreError, TaskControl
 from onthedot.integrations.django.framework import (
     TaskContext,
     TaskError,
@@ -30,6 +31,8 @@ from onthedot.model.error_policy import outcome_for_error
 from onthedot.model.task import TaskInfo
 from onthedot.model.task_info import task_info
 from onthedot.stores.contract import Ended
+
+_READ_AGAIN = 1  # seconds
 
 
 class DjangoRuns:
@@ -75,14 +78,16 @@ class DjangoRuns:
         async def run(*args: Any, **kwargs: Any) -> Any:
             task = sources.tasks[path]
             state = _running()
-            result = await sync_to_async(self._begin_async)(sources, state, task)
+            started: list[Any] = []
             try:
                 try:
+                    await sync_to_async(self._begin_async)(sources, state, task, started)
+                    (result,) = started
                     value = plain_json(await task.func(*_arguments(task, result, args), **kwargs))
                 except BaseException as error:
-                    if self._fail(state, result, error):
+                    if started and self._fail(state, started[0], error):
                         frames = error.__traceback__
-                        await sync_to_async(self._send)(task_finished, result)
+                        await sync_to_async(self._send)(task_finished, started[0])
                         error.__traceback__ = frames  # without those of the thread that has seen it
                     raise
                 self._succeed(result, value)
@@ -93,17 +98,19 @@ class DjangoRuns:
 
         return run
 
-    def _begin_async(self, sources: TaskSources, state: RunState, task: Any) -> Any:
-        """On the thread of Django's connections in async code, which all async tasks share."""
+    def _begin_async(self, sources: TaskSources, state: RunState, task: Any, started: list[Any]) -> None:
+        """On the thread of Django's connections in async code, which all async tasks share.
+
+        started: gets the result whose start is sent, also if the run is cancelled meanwhile
+        """
         _begin()
         result = self._result(state, task, lambda: sources.app.sync.get(state.record.uuid))
+        started.append(result)
         self._send(task_started, result)
-        return result
 
     def _result(self, state: RunState, task: Any, read: Callable[[], TaskInfo]) -> Any:
         """Of the running task. Earlier attempts are read from the store; a first one needs no request."""
-        info = task_info(state.record) if state.record.attempt == 1 else read()
-        result = result_of(info, task, self._alias)
+        result = result_of(_info(state, read), task, self._alias)
         now = timezone.now()
         object.__setattr__(result, "status", TaskResultStatus.RUNNING)
         object.__setattr__(result, "started_at", result.started_at or now)
@@ -119,9 +126,10 @@ class DjangoRuns:
 
     def _fail(self, state: RunState, result: Any, error: BaseException) -> bool:
         """Returns whether the task has ended with this error; a retry has not. The engine takes the same decision."""
-        if not isinstance(error, Exception | TaskControl | SystemExit):
+        deciding = state.deciding_error(error)
+        if not isinstance(deciding, Exception | TaskControl | SystemExit | CancelledError):
             return False  # a wait, or the end of the worker
-        outcome, error = outcome_for_error(error, state.record, state.lease, state.source.options, random.Random())
+        outcome, error = outcome_for_error(deciding, state.record, state.lease, state.source.options, random.Random())
         if not isinstance(outcome, Ended):
             return False
         error_class = type(error)
@@ -140,6 +148,16 @@ def _arguments(task: Any, result: Any, args: tuple[Any, ...]) -> tuple[Any, ...]
     if task.takes_context:
         return (TaskContext(task_result=result), *args)
     return args
+
+
+def _info(state: RunState, read: Callable[[], TaskInfo]) -> TaskInfo:
+    if state.record.attempt == 1:
+        return task_info(state.record)
+    try:
+        return read()
+    except StoreError as error:  # not an error of the task: it uses up no retry
+        state.reports.log.warning("%s runs again in %s s: %s", state.record.source, _READ_AGAIN, error)
+        raise Snooze(_READ_AGAIN) from error
 
 
 def _running() -> RunState:

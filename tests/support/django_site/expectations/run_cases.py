@@ -1,6 +1,8 @@
 """Tasks that a worker of this process runs."""
 
+import threading
 from datetime import UTC, datetime, timedelta
+from unittest.mock import patch
 
 from django.contrib.auth.models import Permission, User
 from django.test import Client, SimpleTestCase, override_settings
@@ -8,11 +10,18 @@ from expectations import tasks
 from expectations.base import WorkerTestCase, ended, recorded, unittest, wait_for
 from shop.tasks import count_orders
 
+from onthedot.errors import StoreUnavailable
 from onthedot.integrations.django import get_app
+
+ENQUEUED = "task_enqueued"
 
 
 def of_worker(sent):
-    return [name for name, *_ in sent if name != "task_enqueued"]
+    return [name for name, *_ in sent if name != ENQUEUED]
+
+
+def finished(sent):
+    return [uuid for name, uuid, *_ in sent if name == "task_finished"]
 
 
 class RunTest(WorkerTestCase):
@@ -84,6 +93,42 @@ class RunTest(WorkerTestCase):
             wait_for(lambda: len(sent) == 4)
         self.assertEqual(of_worker(sent), ["task_started", "task_started", "task_finished"])
         self.assertEqual((result.attempts, len(result.errors)), (2, 2))
+
+    def test_async_task_that_is_stopped_is_finished(self):
+        for task, error in ((tasks.wait_too_long, "TaskTimeout"), (tasks.wait_for_ever, "TaskCancelled"),
+                            (tasks.cancel_itself, "CancelledError")):  # fmt: skip
+            with self.subTest(task=task.name), recorded() as sent:
+                result = task.enqueue()
+
+                def own(uuid=result.id, sent=sent):
+                    return [(name, status) for name, task, status, *_ in sent if task == uuid and name != ENQUEUED]
+
+                wait_for(own)
+                if task is tasks.wait_for_ever:
+                    self.assertEqual(self.app.sync.operations.cancel(result.id, reason="not needed"), 1)
+                wait_for(lambda own=own: len(own()) == 2)
+                self.assertEqual(own(), [("task_started", "RUNNING"), ("task_finished", "FAILED")])
+                result = ended(result)
+                self.assertEqual(result.status, "FAILED")
+                self.assertIn(error, result.errors[-1].exception_class_path)
+
+    def test_store_that_does_not_answer_before_a_retry_uses_up_no_retry(self):
+        reader = self.app.sync
+        read = type(reader).get
+        failures = [StoreUnavailable("no answer")]
+
+        def get(self, uuid):
+            if failures and threading.current_thread() is not threading.main_thread():  # by the run, not by this test
+                raise failures.pop()
+            return read(self, uuid)
+
+        with patch.object(type(reader), "get", get), recorded() as sent:
+            result = ended(tasks.fail_always.enqueue())
+            wait_for(lambda: result.id in finished(sent))
+        self.assertEqual(failures, [])
+        started = [name for name, uuid, *_ in sent if (name, uuid) == ("task_started", result.id)]
+        self.assertEqual((len(started), finished(sent).count(result.id)), (2, 1))
+        self.assertEqual([each.exception_class for each in result.errors], [LookupError, LookupError])
 
     def test_task_can_end_itself_by_a_control_error(self):
         result = ended(tasks.withdraw.enqueue())

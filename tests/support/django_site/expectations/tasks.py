@@ -1,5 +1,6 @@
 """Tasks that end in every way."""
 
+import asyncio
 import os
 import time
 from typing import Any
@@ -55,6 +56,21 @@ def fail_twice(context: Any) -> list[Any]:
 @task(options={"max_retries": 1, "backoff": 0})
 async def fail_always() -> None:
     raise LookupError("always")
+
+
+@task(options={"timeout": 0.3, "max_retries": 0})
+async def wait_too_long() -> None:
+    await asyncio.sleep(60)
+
+
+@task
+async def wait_for_ever() -> None:
+    await asyncio.sleep(60)
+
+
+@task
+async def cancel_itself() -> None:
+    raise asyncio.CancelledError
 
 
 @task
