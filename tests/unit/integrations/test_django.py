@@ -95,6 +95,23 @@ def test_command_stops_at_wrong_settings(newest: DjangoProject) -> None:
     assert "worker" in newest.check("manage.py", "onthedot", "--help")
 
 
+def test_command_shares_the_folders_of_the_project_and_no_installed_packages(newest: DjangoProject) -> None:
+    """Also folders below the prefix of Python, as /usr/src/app is with the Python of Debian."""
+    prefix = newest.python.parent.parent
+    given = [str(ROOT / "src"), str(prefix / "given")]
+    project = DjangoProject(newest.folder, newest.python, {"PYTHONPATH": os.pathsep.join(given)})
+    shared = project.evaluate(
+        "import os, sys",
+        "from onthedot.integrations.django.management.commands.onthedot import Command",
+        f"sys.path.insert(0, {str(prefix / 'app')!r})",
+        "try:",
+        "    Command().run_from_argv(['manage.py', 'onthedot', '--help'])",
+        "except SystemExit:",
+        "    answer = os.environ['PYTHONPATH'].split(os.pathsep)",
+    )
+    assert shared == [str(prefix / "app"), str(newest.folder), *given]
+
+
 @pytest.fixture
 def postgres_project(postgres: Service, tmp_path: Path) -> Iterator[DjangoProject]:
     """On Django 6.1, with a database of its own that is also the store."""

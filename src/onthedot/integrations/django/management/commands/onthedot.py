@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import os
+import site
 import sys
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -80,8 +82,21 @@ def _name(program: str) -> str:
 
 
 def _share_path() -> None:
-    """Worker processes find the settings where this process does: in the folder of manage.py."""
-    installed = (sys.prefix, sys.base_prefix)
-    own = [str(Path(each or ".").absolute()) for each in sys.path]
-    paths = [each for each in own if not each.startswith(installed)]
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    """Worker processes find the settings where this process does: in the folder of manage.py.
+
+    Folders that an interpreter has by itself are left out, unless PYTHONPATH had them.
+    """
+    given = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    installed = _installed_folders()
+    known = [Path(each or ".").absolute() for each in sys.path]
+    own = [str(each) for each in known if each not in installed]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*own, *given]))
+
+
+def _installed_folders() -> set[Path]:
+    """Of the standard library and of packages. A project may be below the same prefix, as /usr/src/app is."""
+    library = Path(sysconfig.get_path("stdlib"))
+    archive = library.parent / f"python{sys.version_info.major}{sys.version_info.minor}.zip"
+    packages = site.getsitepackages([sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix])
+    packages.append(site.getusersitepackages())
+    return {library, library / "lib-dynload", archive, *[Path(each).absolute() for each in packages]}
