@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -12,6 +13,8 @@ from onthedot.stores.contract import NewTask, Outcome
 
 if TYPE_CHECKING:
     from onthedot.model.context import RunState
+
+_PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 
 
 class TraceContext(NamedTuple):
@@ -31,6 +34,23 @@ class TraceContext(NamedTuple):
     def pass_on(self, tasks: Sequence[NewTask]) -> tuple[NewTask, ...]:
         """The tasks, whose runs continue the trace."""
         return tuple([replace(task, body=add_trace(task.body, self.parent, self.state)) for task in tasks])
+
+
+class ParentFields(NamedTuple):
+    """Hexadecimal numbers."""
+
+    trace_id: str
+    span_id: str
+    flags: str
+
+
+def parse_parent(text: str) -> ParentFields | None:
+    """Reads what a task stores, which any program may have written. None: it names no span."""
+    found = _PARENT.fullmatch(text)
+    if found is None:
+        return None
+    fields = ParentFields(*found.groups())
+    return fields if int(fields.trace_id, 16) and int(fields.span_id, 16) else None
 
 
 class RunSpan(Protocol):

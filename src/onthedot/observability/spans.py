@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -16,13 +15,12 @@ from opentelemetry.trace.span import TraceState
 from onthedot.model.context import RunState
 from onthedot.model.failures import decode_failure
 from onthedot.model.redaction import default_redaction
-from onthedot.model.traces import RunSpan, SendSpan, TraceContext
+from onthedot.model.traces import RunSpan, SendSpan, TraceContext, parse_parent
 from onthedot.observability import span_attributes as attributes
 from onthedot.observability.events import Observer
 from onthedot.stores.contract import Completed, Ended, NewTask, Outcome, Suspended
 
 T = TypeVar("T")
-_PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _TURN = "the loop"  # what `store_failed` calls it
 _NO_CONTEXT = TraceContext(f"00-{'0' * 32}-{'0' * 16}-00")
 
@@ -207,13 +205,11 @@ def write_context(span: Span) -> TraceContext:
 
 def read_context(context: TraceContext) -> SpanContext | None:
     """None: it names no span."""
-    found = _PARENT.fullmatch(context.parent)
+    found = parse_parent(context.parent)
     if found is None:
         return None
-    trace_id, span_id, flags = found.groups()
     state = TraceState.from_header([context.state]) if context.state else None
-    own = SpanContext(int(trace_id, 16), int(span_id, 16), True, TraceFlags(int(flags, 16)), state)
-    return own if own.is_valid else None
+    return SpanContext(int(found.trace_id, 16), int(found.span_id, 16), True, TraceFlags(int(found.flags, 16)), state)
 
 
 def _enter(context: TraceContext) -> None:

@@ -21,6 +21,7 @@ from onthedot.model.stored_keys import stored_text
 from onthedot.model.streams import parse_cursor
 from onthedot.model.task import TaskInfo, possible_uuids
 from onthedot.model.task_info import decode_body, public_state
+from onthedot.model.traces import parse_parent
 from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.events import Observer
 from onthedot.operations.agents import AgentInfo, agent_infos
@@ -129,8 +130,8 @@ class Operations(Recorded):
     async def trace_id(self, uuid: str) -> str | None:
         """Return the trace of the code that added a task; None: it had none."""
         _, headers = decode_body(await self.tasks.record(uuid))
-        parts = headers.trace.split("-")  # version, trace, span, flags
-        return parts[1] if len(parts) == 4 else None
+        parent = parse_parent(headers.trace)
+        return None if parent is None else parent.trace_id
 
     async def steps(self, uuid: str) -> list[StepInfo]:
         """Return the saved steps of a task, oldest first."""

@@ -105,3 +105,7 @@ async def test_task_names_its_trace(shop: App[Any]) -> None:
         assert (await site.viewer.json("/tasks/traced"))["trace_id"] == trace
         plain = (await shop.named("send").enqueue(to="ann")).uuid
         assert (await site.viewer.json(f"/tasks/{plain}"))["trace_id"] is None
+        for text in ("00-../../login-00f067aa0ba902b7-01", f"00-{trace}", f"00-{'0' * 32}-00f067aa0ba902b7-01"):
+            body = f'{{"args":{{"to":"ann"}},"trace":"{text}"}}'.encode()
+            await shop.runtime.store.add([NewTask(f"none{len(text)}", "send", body)])
+            assert (await site.viewer.json(f"/tasks/none{len(text)}"))["trace_id"] is None
