@@ -6,14 +6,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from math import inf
 from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
 from onthedot.errors import OnTheDotError
 from onthedot.operations.audit import Actor, AuditEntry, AuditOperations, AuditRecord
-from onthedot.operations.task_queries import TaskFilter, TaskQueries, loop_time
+from onthedot.operations.task_queries import TaskFilter, TaskQueries
+from onthedot.operations.time_limit import TimeLimit
 
 _log = logging.getLogger("onthedot.operations")
 BulkVerb = Literal["cancel", "retry"]
@@ -70,24 +70,23 @@ class BulkActions:
 
     async def matching(self, verb: BulkVerb, where: TaskFilter) -> list[str]:
         """Return the tasks that the action would change: without a state, failed ones to retry, live ones to cancel."""
-        return (await self.matching_within(inf, verb, where)).uuids
+        return (await self.matching_within(TimeLimit(), verb, where)).uuids
 
     async def matching_within(
-        self, budget: float, verb: BulkVerb, where: TaskFilter, begin: MatchPosition = FIRST
+        self, time_limit: TimeLimit, verb: BulkVerb, where: TaskFilter, begin: MatchPosition = FIRST
     ) -> MatchingPart:
-        """Return as many of them as the budget allows, in seconds. begin: where the part before has ended."""
-        deadline = loop_time() + budget
+        """Return as many of them as the time allows. begin: where the part before has ended."""
         states = _states(verb, where)
         found: dict[str, None] = {}
         place = begin.state
         cursor = begin.cursor
         while place < len(states):
             part = where | {"state": states[place], "cursor": cursor}
-            page = await self._tasks.matching_within(max(0.0, deadline - loop_time()), part)
+            page = await self._tasks.matching_within(time_limit, part)
             found.update(dict.fromkeys(page.uuids))
             cursor = page.cursor
             place += cursor is None
-            if loop_time() > deadline:
+            if time_limit.is_over:
                 break
         position = None if place >= len(states) else MatchPosition(place, cursor)
         return MatchingPart(list(found), position)

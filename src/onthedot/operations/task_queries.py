@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from onthedot.model.stored_keys import stored_key
 from onthedot.model.task import TaskInfo, TaskState, possible_uuids
 from onthedot.model.task_info import decode_body, task_info
 from onthedot.operations.argument_filter import check_conditions, matches
+from onthedot.operations.time_limit import TimeLimit
 from onthedot.stores.contract import LIVE, Note, Page, Record, State, Store
 
 BATCH = 1000  # records per read, where all are wanted
@@ -171,11 +171,11 @@ class TaskQueries:
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
         """Return a page. It may be short and have a cursor: a call reads a bounded number of tasks."""
-        return await self.find_within(inf, where)
+        return await self.find_within(TimeLimit(), where)
 
-    async def find_within(self, budget: float, where: TaskFilter) -> TaskPage:
-        """Return a page, short if it takes longer than the budget, in seconds. It reads at least once."""
-        page = await self._find(where, budget)
+    async def find_within(self, time_limit: TimeLimit, where: TaskFilter) -> TaskPage:
+        """Return a page, short if it takes longer. It reads at least once."""
+        page = await self._find(where, time_limit)
         tasks = tuple([await self._with_errors(record) for record in page.records])
         return TaskPage(tasks, page.cursor, page.scanned, from_optional_ms(page.scanned_to))
 
@@ -185,8 +185,7 @@ class TaskQueries:
             return self._info(record)
         return self._info(record, await self._reports(record.uuid))
 
-    async def _find(self, where: TaskFilter, budget: float = inf) -> _RecordPage:
-        deadline = loop_time() + budget
+    async def _find(self, where: TaskFilter, time_limit: TimeLimit) -> _RecordPage:
         limit = where.get("limit", _PAGE)
         cursor = where.get("cursor")
         if cursor is not None and not _CURSOR.fullmatch(cursor):
@@ -213,7 +212,7 @@ class TaskQueries:
             scanned += page.scanned
             scanned_to = page.scanned_to or scanned_to
             cursor = page.after
-            if cursor is None or len(records) >= limit or loop_time() > deadline:
+            if cursor is None or len(records) >= limit or time_limit.is_over:
                 break
         return _RecordPage(records, _public(cursor), scanned, scanned_to)
 
@@ -239,17 +238,16 @@ class TaskQueries:
 
     async def matching(self, **where: Unpack[TaskFilter]) -> list[str]:
         """Return the uuids of all tasks that match."""
-        return (await self.matching_within(inf, where)).uuids
+        return (await self.matching_within(TimeLimit(), where)).uuids
 
-    async def matching_within(self, budget: float, where: TaskFilter) -> MatchingPage:
-        """Return the uuids of tasks that match, as many as the budget allows, in seconds; at least one read."""
-        deadline = loop_time() + budget
+    async def matching_within(self, time_limit: TimeLimit, where: TaskFilter) -> MatchingPage:
+        """Return the uuids of tasks that match, as many as the time allows; at least one read."""
         where = where | {"limit": BATCH}
         uuids: list[str] = []
         while True:
-            page = await self._find(where, max(0.0, deadline - loop_time()))
+            page = await self._find(where, time_limit)
             uuids += [record.uuid for record in page.records]
-            if page.cursor is None or loop_time() > deadline:
+            if page.cursor is None or time_limit.is_over:
                 return MatchingPage(uuids, page.cursor)
             where["cursor"] = page.cursor
 
@@ -275,11 +273,6 @@ class TaskQueries:
             cursor = page.after
             if cursor is None:
                 return
-
-
-def loop_time() -> float:
-    """The time of the event loop, in seconds: budgets are of this process, not of the store."""
-    return asyncio.get_running_loop().time()
 
 
 def _public(cursor: str | None) -> str | None:

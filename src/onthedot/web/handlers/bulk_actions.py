@@ -15,6 +15,7 @@ from onthedot.model.task import possible_uuids
 from onthedot.operations.audit import AuditRecord
 from onthedot.operations.bulk_actions import DEFAULT_RATE, MAX_TASKS, BulkVerb, MatchPosition
 from onthedot.operations.task_queries import TaskFilter
+from onthedot.operations.time_limit import TimeLimit
 from onthedot.web.bodies import Name, Reason
 from onthedot.web.endpoints import Answer, NoBody, Query, WebCall
 from onthedot.web.errors import ApiError
@@ -80,7 +81,9 @@ async def preview(call: WebCall[Query, PreviewBody]) -> BulkPreview:
         if (before.action, before.filter, before.user) != (body.action, given, call.user.name):
             raise ApiError("invalid", "this cursor is of another preview", field="cursor")
     begin = MatchPosition(before.state, before.position)
-    part = await call.operations.bulk_actions.matching_within(_BUDGET, body.action, _filter(call, given), begin)
+    part = await call.operations.bulk_actions.matching_within(
+        TimeLimit(_BUDGET), body.action, _filter(call, given), begin
+    )
     count = before.count + len(part.uuids)
     _check_count(count)
     example = [*before.sample, *part.uuids][:_SAMPLE]

@@ -16,6 +16,7 @@ from onthedot.model.error_fingerprint import fingerprint
 from onthedot.model.redaction import Redaction
 from onthedot.model.task import TaskInfo, TaskState, possible_uuids
 from onthedot.operations.task_queries import TaskFilter
+from onthedot.operations.time_limit import TimeLimit
 from onthedot.operations.timeline import timeline as task_timeline
 from onthedot.web.context import WebContext
 from onthedot.web.endpoints import Query, WebCall
@@ -60,7 +61,7 @@ async def list_tasks(call: WebCall[TaskQuery, None]) -> TaskList:
     if call.query.cursor:
         where["cursor"] = call.query.cursor
     try:
-        page = await call.operations.tasks.find_within(_BUDGET, where)
+        page = await call.operations.tasks.find_within(TimeLimit(_BUDGET), where)
     except ArgumentError as error:
         raise ApiError("bad_request", str(error)) from None
     counts = None
