@@ -311,8 +311,8 @@ async def tour(url: str, with_page: bool) -> None:
         check(not states["failed"] + states["cancelled"], f"{states['succeeded']} tasks succeeded, none was lost")
         stage.screen.print("\nNow yours: the README has an example of 15 lines.")
         if page is not None and page.is_open and sys.stdin.isatty() and sys.stdout.isatty():
-            stage.screen.print("The page stays for you; Ctrl+C ends it.")
             with stop_event() as stop:
+                stage.screen.print("The page stays for you; Ctrl+C ends it.")
                 await stop.wait()
 
 

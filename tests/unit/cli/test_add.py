@@ -121,7 +121,7 @@ def test_add_takes_a_unique_key_and_a_due_time(shop: Shop) -> None:
 
 WRONG = [
     # arguments, exit code, part of the message
-    (["nope"], 2, "No such command 'nope'; there are: add, batch, completion"),
+    (["nope"], 2, "No such command 'nope'; there are: add, audit, batch"),
     (["wroker", "app.py"], 2, "No such command 'wroker'; did you mean 'worker'?"),
     (["task"], 2, "task needs a command; there are: task cancel, task explain, task list"),
     (["task", "nope"], 2, "task needs a command"),
