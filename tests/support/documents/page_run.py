@@ -19,6 +19,7 @@ from tests.support.documents.output import matches
 from tests.support.documents.snippets import END
 
 _TIMEOUT = 60
+_STARTUP = Path(__file__).with_name("startup")  # whose `sitecustomize` every program runs
 _READY = re.compile(r"(worker|relay) ready|Uvicorn running")
 _ENDLESS = re.compile(r"onthedot (worker|dev|outbox relay) (?!list|drain|.*--burst|.*--help)|uvicorn ")
 _STOPS = {"^C": signal.SIGINT, "kill $!": signal.SIGTERM, "kill -9 $!": signal.SIGKILL}
@@ -50,12 +51,12 @@ class PageRun:
         self._environment = {name: text for name, text in os.environ.items() if not name.startswith("ONTHEDOT_")}
         self._environment |= {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(folder),
+            "PYTHONPATH": f"{folder}{os.pathsep}{_STARTUP}",
             "TZ": "UTC",
             "COLUMNS": "80",
-            "PYTHONUNBUFFERED": "1",
             "PYTHONPYCACHEPREFIX": str(folder.parent / "bytecode"),  # shared by the pages of a test run
         }
+        self._environment.pop("PYTHONUNBUFFERED", None)
         self._environment.pop("PYTHONDONTWRITEBYTECODE", None)  # each page starts a dozen programs
         self._session: subprocess.Popen[str] | None = None
         self._started: list[Started] = []
