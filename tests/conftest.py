@@ -118,7 +118,7 @@ app_store = _app_store  # a fixture: the four stores, for a test of an app
 
 @pytest.fixture(scope="session", autouse=True)
 def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What programs keep between two runs is not kept for the user who runs the tests."""
+    """Programs under test keep nothing in the home folder of the user who runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield

@@ -114,7 +114,7 @@ def check_code_of_users(spans: Spans) -> None:
 
 
 def check_passed_on(spans: Spans) -> None:
-    """What a run spawns, a child, and the members of a flow."""
+    """Spawned tasks, a child, and the members of a flow."""
     assert one(spans, "process spawned")["links"] == [one(spans, "process first")["id"]]
     assert one(spans, "process child")["links"] == [named(spans, "process parent")[0]["id"]]
     assert_linked(spans, "member", 2)

@@ -1,4 +1,4 @@
-"""What operators change is in the audit log, whichever way they go; what programs change is not."""
+"""Changes by operators are in the audit log, whichever way they go; changes by programs are not."""
 
 from __future__ import annotations
 
