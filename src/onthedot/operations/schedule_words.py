@@ -7,21 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onthedot.operations.humanize import plural
+from onthedot.schedules.cron import NICKNAMES
 
 _WEEK = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _SHORT = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _UNITS = (("day", 86_400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
 _NUMBER = re.compile(r"[0-9]{1,2}")
 _STEP = re.compile(r"\*/([1-9][0-9]?)")
-_NICKNAMES = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
 _SUNDAY_FIRST = ("sun", *_WEEK[:-1])
 
 
@@ -87,7 +79,7 @@ def _days_text(days: Sequence[str]) -> str:
 
 
 def _cron_words(expr: str, zone: str) -> str:
-    fields = _NICKNAMES.get(expr.lower(), expr).lower().split()
+    fields = NICKNAMES.get(expr.lower(), expr).lower().split()
     if len(fields) == 6 and fields[0] == "0":
         fields = fields[1:]
     if len(fields) == 5 and fields[2:4] == ["*", "*"]:

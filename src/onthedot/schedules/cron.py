@@ -23,7 +23,7 @@ from onthedot.errors import BadSchedule
 Zone: TypeAlias = str | tzinfo
 ClockChange: TypeAlias = Literal["", "gap", "first", "second"]
 
-_NICKNAMES = {
+NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
     "@monthly": "0 0 1 * *",
@@ -265,9 +265,9 @@ def _fields(expr: str) -> list[str]:
             "cron '@reboot': a start is not a time; use IntervalSchedule(…, immediately=True) or lifespan"
         )
     if text.startswith("@"):
-        if text.lower() not in _NICKNAMES:
-            raise BadSchedule(f"cron {expr!r}: no such nickname; there are {', '.join(_NICKNAMES)}")
-        text = _NICKNAMES[text.lower()]
+        if text.lower() not in NICKNAMES:
+            raise BadSchedule(f"cron {expr!r}: no such nickname; there are {', '.join(NICKNAMES)}")
+        text = NICKNAMES[text.lower()]
     fields = text.upper().split()
     if len(fields) not in (5, 6):
         raise BadSchedule(f"cron {expr!r} has {len(fields)} fields; it takes 5, or 6 with seconds first")
