@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from click.testing import CliRunner, Result
@@ -241,13 +242,15 @@ def test_plan_draws_the_runs_per_hour(console: Console) -> None:
 
 
 def test_plan_prints_json(console: Console) -> None:
-    console.put("tokyo", "0 9 * * *", tz="Asia/Tokyo")
+    soon = datetime.now(UTC) + timedelta(hours=2)  # the load is that of 24 hours from the current one on
+    wall = soon.astimezone(ZoneInfo("Asia/Tokyo"))
+    console.put("tokyo", f"0 {wall.hour} * * *", tz="Asia/Tokyo")
     found = console.json("plan", "tokyo")
     (run,) = found["runs"]
     at = datetime.fromisoformat(run["at"])
-    assert (run["name"], run["mark"], at.hour, at.utcoffset()) == ("tokyo", "", 0, timedelta(0))
+    assert (run["name"], run["mark"], at.hour, at.utcoffset()) == ("tokyo", "", soon.hour, timedelta(0))
     assert datetime.fromisoformat(run["wall"]) == at
-    assert datetime.fromisoformat(run["wall"]).hour == 9
+    assert datetime.fromisoformat(run["wall"]).hour == wall.hour
     assert len(found["load"]) == 24
     assert sum(each["runs"] for each in found["load"]) == 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -107,11 +108,10 @@ async def test_store_is_used_from_several_event_loops(tmp_path: Path) -> None:
             await store.add([NewTask(f"{name}-{number}", "a", b"")])
         await store.close()
 
-    threads = [threading.Thread(target=lambda name=name: asyncio.run(use(name))) for name in "abcd"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        await asyncio.to_thread(thread.join)
+    with ThreadPoolExecutor(4) as threads:
+        uses = [threads.submit(asyncio.run, use(name)) for name in "abcd"]
+        for each in uses:
+            await asyncio.wrap_future(each)  # an error of one is the reason of what follows
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("onthedot-sqlite")]
     await store.open()
     assert dict(await store.tally()) == {("a", "ready"): 80}
