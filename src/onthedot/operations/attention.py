@@ -2,37 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from math import inf
 from typing import Literal, TypeAlias, assert_never
 
-from onthedot.clock.epoch import from_ms, to_ms
-from onthedot.errors import StoreError
-from onthedot.operations.failures import group_failures
+from onthedot.clock.epoch import from_ms, from_optional_ms
+from onthedot.operations.failure_counts import FailureCounts
 from onthedot.operations.health import MAX_UNSERVED, Check, check_clock, check_memory, check_running, read_vitals
 from onthedot.operations.humanize import plural, suffix
 from onthedot.operations.outbox import OutboxStatus
+from onthedot.operations.recent_figures import RecentFigures
 from onthedot.operations.schedule_info import ScheduleInfo
 from onthedot.operations.sources import SourceInfo
-from onthedot.stores.contract import Store
+from onthedot.stores.contract import Record, Store
 
-MAX_FAILURES = 2_000  # failed tasks that are read
 _RECENT = timedelta(hours=1)
 _LATE = timedelta(seconds=60)
+_MIN_AT_LIMIT = 60_000  # ms
 _MIN_HELD_BACK = 10  # pending tasks at a limit
+_MAX_AT_LIMIT = 20  # sources at a limit that are looked at, those with most pending tasks
+_MAX_RUNNING = 200  # running tasks of each that are read
+_MAX_HOLDERS = 3
 _SEVERITIES = ("error", "warning", "info")
 Severity = Literal["error", "warning", "info"]
 AttentionKind: TypeAlias = Literal[
-    "store", "clock", "memory", "dead_workers", "no_worker", "failures", "paused", "limit",
+    "store", "clock", "memory", "dead_workers", "no_worker", "failures", "failure_share", "paused", "limit",
     "schedule_invalid", "schedule_orphan", "schedule_late", "outbox_failed", "outbox_late",
 ]  # fmt: skip
 ScheduleStatus: TypeAlias = Literal["active", "paused", "late", "orphan", "invalid"]
 
 
 @dataclass(frozen=True, slots=True)
+class LimitHolder:
+    """A running task that holds a slot of a limit. worker: its session; started: None: it has just been claimed."""
+
+    uuid: str
+    worker: str | None
+    started: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionItem:
-    """One condition. action: label, HTTP method and path of what deals with it; body: of a change."""
+    """One condition. action: label, HTTP method and path of what deals with it; body: of a change.
+
+    holders: of a limit: the tasks that have been running longest
+    """
 
     kind: AttentionKind
     severity: Severity
@@ -43,70 +59,117 @@ class AttentionItem:
     group: str | None = None
     action: tuple[str, str, str] | None = None
     body: Mapping[str, object] = field(default_factory=dict[str, object])
+    holders: tuple[LimitHolder, ...] = ()
 
 
-async def attention_items(
-    store: Store,
-    now: float,
-    sources: Sequence[SourceInfo],
-    schedules: Sequence[ScheduleInfo],
-    outbox: OutboxStatus | None,
-) -> list[AttentionItem]:
-    """Return all items, by severity, then by size. now: ms."""
-    moment = from_ms(now)
-    found = [
-        *await _vital_items(store, now, sources),
-        *await _failure_items(store, moment),
-        *_pause_items(sources, moment),
-        *_limit_items(sources),
-        *_schedule_items(schedules, moment),
-        *_outbox_items(outbox, moment),
-    ]
-    return sorted(found, key=lambda item: (_SEVERITIES.index(item.severity), -item.size, item.text))
+class Attention:
+    """Finds the conditions of one store. Nothing in it reads many tasks: failures are counted in the background."""
 
+    def __init__(self, store: Store, failure_counts: FailureCounts) -> None:
+        self._store = store
+        self._failure_counts = failure_counts
+        self._figures = RecentFigures(store)
 
-async def _vital_items(store: Store, now: float, sources: Sequence[SourceInfo]) -> list[AttentionItem]:
-    """The server, tasks of dead workers, and tasks that no live worker knows."""
-    try:
-        vitals = await read_vitals(store, now)
-    except StoreError as error:
-        return [AttentionItem("store", "error", str(error))]
-    found: list[AttentionItem] = []
-    if vitals.server is not None:
-        checks: dict[AttentionKind, list[Check]] = {
-            "clock": [check_clock(vitals.server, now)],
-            "memory": check_memory(vitals.server),
-        }
-        for kind, results in checks.items():
-            found += [AttentionItem(kind, "error", check.text) for check in results if not check.ok]
-    running = check_running(vitals.tally, vitals.workers)
-    if not running.ok:
-        found.append(AttentionItem("dead_workers", "error", running.text))
-    ready = {source.name: source.ready + source.parked for source in sources}
-    for source, due in vitals.unserved.items():
-        if now - due > MAX_UNSERVED:
-            count = ready.get(source, 1)
-            text = f"{plural(count, 'task is', 'tasks are')} ready for {source}, and no live worker knows it"
-            show = ("show", "GET", f"/tasks?q=source:{source}%20state:ready")
-            found.append(AttentionItem("no_worker", "error", text, count, from_ms(due), source, action=show))
-    return found
+    async def items(
+        self,
+        now: float,
+        sources: Sequence[SourceInfo],
+        schedules: Sequence[ScheduleInfo],
+        outbox: OutboxStatus | None,
+    ) -> list[AttentionItem]:
+        """Return all items, by severity, then by size. now: ms."""
+        moment = from_ms(now)
+        found = [
+            *await self._vital_items(now, sources),
+            *await self._failure_items(moment),
+            *await self._share_items(now),
+            *_pause_items(sources, moment),
+            *[item async for item in self._limit_items(sources, now)],
+            *_schedule_items(schedules, moment),
+            *_outbox_items(outbox, moment),
+        ]
+        return sorted(found, key=lambda item: (_SEVERITIES.index(item.severity), -item.size, item.text))
 
+    async def _vital_items(self, now: float, sources: Sequence[SourceInfo]) -> list[AttentionItem]:
+        """The server, tasks of dead workers, and tasks that no live worker knows."""
+        vitals = await read_vitals(self._store, now)
+        found: list[AttentionItem] = []
+        if vitals.server is not None:
+            checks: dict[AttentionKind, list[Check]] = {
+                "clock": [check_clock(vitals.server, now)],
+                "memory": check_memory(vitals.server),
+            }
+            for kind, results in checks.items():
+                found += [AttentionItem(kind, "error", check.text) for check in results if not check.ok]
+        running = check_running(vitals.tally, vitals.workers)
+        if not running.ok:
+            found.append(AttentionItem("dead_workers", "error", running.text))
+        ready = {source.name: source.ready + source.parked for source in sources}
+        for source, due in vitals.unserved.items():
+            if now - due > MAX_UNSERVED:
+                count = ready.get(source, 1)
+                text = f"{plural(count, 'task is', 'tasks are')} ready for {source}, and no live worker knows it"
+                show = ("show", "GET", f"/tasks?q=source:{source}%20state:ready")
+                found.append(AttentionItem("no_worker", "error", text, count, from_ms(due), source, action=show))
+        return found
 
-async def _failure_items(store: Store, now: datetime) -> list[AttentionItem]:
-    groups = await group_failures(store, to_ms(now), to_ms(now - _RECENT), most=MAX_FAILURES)
-    return [
-        AttentionItem(
-            "failures",
-            "error",
-            f"{each.count}× {each.type}{suffix(': ', each.message)}",
-            each.count,
-            each.last,
-            each.source,
-            each.group,
-            ("show", "GET", f"/tasks?q=state:failed%20group:{each.group}"),
-        )
-        for each in groups
-    ]
+    async def _failure_items(self, now: datetime) -> list[AttentionItem]:
+        """The counts are those of the page "Failed"; the first one goes on for a while if there are many."""
+        counted = await self._failure_counts.look(now - _RECENT)
+        least = "" if counted.counted_to is None else "at least "
+        return [
+            AttentionItem(
+                "failures",
+                "error",
+                f"{least}{each.count:,}× {each.type}{suffix(': ', each.message)}",
+                each.count,
+                each.first,
+                each.source,
+                each.group,
+                ("show", "GET", f"/tasks?q=state:failed%20group:{each.group}"),
+            )
+            for each in counted.groups
+        ]
+
+    async def _share_items(self, now: float) -> list[AttentionItem]:
+        return [
+            AttentionItem(
+                "failure_share",
+                "warning",
+                f"{each.share * 100:.1f} % of {each.source} failed in the last hour, and "
+                f"{each.share_before * 100:.1f} % in the hour before",
+                each.failed,
+                from_ms(each.since),
+                each.source,
+                action=("show", "GET", f"/tasks?q=source:{each.source}%20state:failed"),
+            )
+            for each in await self._figures.grown_failure_shares(now)
+        ]
+
+    async def _limit_items(self, sources: Sequence[SourceInfo], now: float) -> AsyncIterator[AttentionItem]:
+        """Sources that have been at their limit for more than a minute."""
+        full = [(source, cap) for source in sources if (cap := _full_cap(source)) is not None]
+        full.sort(key=lambda each: -each[0].ready - each[0].parked)
+        for source, cap in full[:_MAX_AT_LIMIT]:
+            page = await self._store.find({"source": source.name, "state": "running"}, None, _MAX_RUNNING)
+            starts = [
+                await self._figures.at_limit_since(source.name, cap, _MIN_HELD_BACK, now),
+                _full_since(page.rows, cap),
+            ]
+            since = min((start for start in starts if start is not None), default=now)
+            if now - since <= _MIN_AT_LIMIT:
+                continue
+            pending = source.ready + source.parked
+            yield AttentionItem(
+                "limit",
+                "warning",
+                f"{source.name} is at its limit, {source.running} of {cap}, with {pending:,} ready",
+                pending,
+                from_ms(since),
+                source.name,
+                action=("show", "GET", f"/tasks?q=source:{source.name}%20state:running"),
+                holders=_holders(page.rows),
+            )
 
 
 def _pause_items(sources: Sequence[SourceInfo], now: datetime) -> Iterator[AttentionItem]:
@@ -121,14 +184,27 @@ def _pause_items(sources: Sequence[SourceInfo], now: datetime) -> Iterator[Atten
             )
 
 
-def _limit_items(sources: Sequence[SourceInfo]) -> Iterator[AttentionItem]:
-    for source in sources:
-        cap = next((each.cap for each in source.limits if each.name == source.name and each.cap is not None), None)
-        pending = source.ready + source.parked
-        if cap is not None and source.paused is None and source.running >= cap and pending >= _MIN_HELD_BACK:
-            text = f"{source.name} is at its limit, {source.running} of {cap}, with {pending:,} ready"
-            show = ("show", "GET", f"/tasks?q=source:{source.name}%20state:running")
-            yield AttentionItem("limit", "warning", text, pending, None, source.name, action=show)
+def _full_cap(source: SourceInfo) -> int | None:
+    """Its limit, if as many tasks run and others are held back."""
+    cap = next((each.cap for each in source.limits if each.name == source.name and each.cap is not None), None)
+    is_held_back = source.ready + source.parked >= _MIN_HELD_BACK and source.paused is None
+    if cap is None or not is_held_back or source.running < cap:
+        return None
+    return cap
+
+
+def _full_since(running: Sequence[Record], cap: int) -> int | None:
+    """When the last of these tasks started, in ms: all have been running since then. None: these are not all."""
+    starts = [record.history.started for record in running if record.history.started is not None]
+    return max(starts) if len(starts) >= max(1, cap) else None
+
+
+def _holders(running: Sequence[Record]) -> tuple[LimitHolder, ...]:
+    """Those that have been running longest."""
+    oldest = sorted(running, key=lambda record: record.history.started or inf)[:_MAX_HOLDERS]
+    return tuple(
+        LimitHolder(record.uuid, record.history.session, from_optional_ms(record.history.started)) for record in oldest
+    )
 
 
 def schedule_status(schedule: ScheduleInfo, now: datetime) -> ScheduleStatus:

@@ -13,6 +13,7 @@ from typing import Unpack
 from onthedot.clock.epoch import to_ms, to_optional_ms
 from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
+from onthedot.errors import StoreError
 from onthedot.model.batch_names import batch_task
 from onthedot.model.failures import decode_moved_to, encode_reason
 from onthedot.model.figures import Figures
@@ -25,7 +26,7 @@ from onthedot.model.traces import parse_parent
 from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.events import Observer
 from onthedot.operations.agents import AgentInfo, agent_infos
-from onthedot.operations.attention import AttentionItem, attention_items
+from onthedot.operations.attention import Attention, AttentionItem
 from onthedot.operations.audit import Actor, AuditOperations, ChangeNote, Recorded, Recorder, names
 from onthedot.operations.batches import BatchDetails, BatchOperations
 from onthedot.operations.bulk_actions import BulkActions
@@ -92,6 +93,7 @@ class Operations(Recorded):
         )
         self.schedules: ScheduleOperations = ScheduleOperations(store, client, self._clock, observer, code.schedules)
         self.failure_counts: FailureCounts = FailureCounts(store, self._clock)
+        self._attention = Attention(store, self.failure_counts)
         self.feed: ChangeFeed = ChangeFeed(store, self.tasks, self._clock)
 
     def acting_as(self, actor: Actor, reason: str | None = None) -> Operations:
@@ -312,10 +314,13 @@ class Operations(Recorded):
         return ages
 
     async def attention(self) -> list[AttentionItem]:
-        """Return the conditions that an operator should act on, the worst first."""
-        schedules = await self.schedules.list()
-        outbox = await self.outbox.find_status()
-        return await attention_items(self._store, self._clock.now(), await self.sources(), schedules, outbox)
+        """Return the conditions that an operator should act on, the worst first; a store that fails is one."""
+        try:
+            schedules = await self.schedules.list()
+            outbox = await self.outbox.find_status()
+            return await self._attention.items(self._clock.now(), await self.sources(), schedules, outbox)
+        except StoreError as error:
+            return [AttentionItem("store", "error", str(error))]
 
     async def agents(self) -> list[AgentInfo]:
         """Return the agents that have tasks, a group or a worker, with what they did in the last hour."""

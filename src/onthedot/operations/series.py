@@ -67,7 +67,7 @@ async def read_series(
     span = step * 1000
     begin = max(begin // span * span, end - _MAX_POINTS * span)
     times = range(-(-begin // span) * span, end, span)
-    records = await _records(store, _SERIES[step], span, times, now)
+    records = await read_records(store, step, times, now)
     values = {name: tuple(_values(name, [records.get(at) for at in times], source)) for name in names}
     return SeriesData(step, tuple(from_ms(at) for at in times), values)
 
@@ -81,7 +81,10 @@ def _fitting_step(begin: int, end: int, now: int) -> int:
     return max(_SERIES)
 
 
-async def _records(store: Store, series: str, span: int, times: range, now: int) -> dict[int, FigureRecord]:
+async def read_records(store: Store, step: int, times: range, now: int) -> dict[int, FigureRecord]:
+    """Return the records that begin at these times, in ms. step: 60, 600 or 3600 seconds."""
+    series = _SERIES[step]
+    span = step * 1000
     if not times:
         return {}
     found = by_time(await read_all(store, series, times[0], times[-1]))

@@ -291,8 +291,17 @@ class AttentionAction(Struct, frozen=True):
     body: Any = None
 
 
+class HolderRow(Struct, frozen=True, kw_only=True):
+    """A running task that holds a slot of a limit. worker: the id of its session."""
+
+    uuid: str
+    short_id: str
+    worker: str | None
+    started_at: Moment | None
+
+
 class AttentionRow(Struct, frozen=True, kw_only=True):
-    """A condition that an operator should act on."""
+    """A condition that an operator should act on. holders: of a limit: the tasks that have been running longest."""
 
     kind: str
     severity: Literal["error", "warning", "info"]
@@ -302,6 +311,7 @@ class AttentionRow(Struct, frozen=True, kw_only=True):
     source: str | None
     group: str | None
     action: AttentionAction | None
+    holders: Sequence[HolderRow] = ()
 
 
 class SeriesDetail(Struct, frozen=True, kw_only=True):

@@ -95,6 +95,20 @@ def test_every_kind_of_attention_item_has_an_alert_rule() -> None:
     assert {rule["labels"]["kind"] for rule in rules() if "kind" in rule["labels"]} == set(get_args(AttentionKind))
 
 
+def test_table_of_the_documentation_has_every_kind_with_its_rules() -> None:
+    """In the order of the file."""
+    text = (ROOT / "docs" / "how-to" / "prometheus.md").read_text("utf-8")
+    table = text.partition("| kind | alert | when |")[2].partition("\n\n")[0]
+    listed: list[tuple[set[str], list[str]]] = []
+    for row in table.splitlines()[2:]:
+        kinds, alerts, _ = row.strip("| ").split(" | ")
+        listed.append((set(re.findall(r"`(\w+)`", kinds)), re.findall(r"`(\w+)`", alerts)))
+    written = [(rule["labels"]["kind"], rule["alert"]) for rule in rules() if "kind" in rule["labels"]]
+    assert [alert for _, alerts in listed for alert in alerts] == [alert for _, alert in written]
+    for kinds, alerts in listed:
+        assert kinds == {kind for kind, alert in written if alert in alerts}
+
+
 def test_dashboard_names_metrics_and_labels_that_exist() -> None:
     found = dashboard()
     for expression in expressions_of(found):

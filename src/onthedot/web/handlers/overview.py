@@ -11,6 +11,7 @@ from onthedot.model.redaction import Redaction
 from onthedot.model.task import TaskState
 from onthedot.operations import Operations
 from onthedot.operations.attention import AttentionItem
+from onthedot.operations.humanize import short_id
 from onthedot.operations.series import SeriesData
 from onthedot.operations.sources import SourceInfo
 from onthedot.operations.task_queries import TaskFilter
@@ -22,6 +23,7 @@ from onthedot.web.rows import rates_row, utc
 from onthedot.web.schemas import (
     AttentionAction,
     AttentionRow,
+    HolderRow,
     Overview,
     OverviewFigures,
     PausedSource,
@@ -114,6 +116,10 @@ def _attention_row(item: AttentionItem, redaction: Redaction) -> AttentionRow:
         source=item.source,
         group=item.group,
         action=action,
+        holders=[
+            HolderRow(uuid=each.uuid, short_id=short_id(each.uuid), worker=each.worker, started_at=utc(each.started))
+            for each in item.holders
+        ],
     )
 
 
