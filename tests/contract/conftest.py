@@ -67,6 +67,7 @@ WITHOUT = {
         "identity",
         "undecodable",
         "claim_entries",
+        "flow_retention",
         "series",
         *EVENTS,
     ),

@@ -14,13 +14,14 @@ import sys
 from pathlib import Path
 from random import Random
 
-from onthedot import App, AtMost, StoreError, current_task
+from onthedot import App, AtMost, StoreError, current_task, group
 from onthedot.model.uuid7 import new_uuid
 from tests.faults.run_log import RunLog
 
 SLOTS = 8
 LEASE = 4.0  # seconds
 PRODUCERS = 8
+MEMBERS = 4  # of a flow
 app = App("chaos", store=os.environ.get("STORE", "memory://"), concurrency=SLOTS, stop_timeout=5, poll_interval=5)
 
 
@@ -57,6 +58,19 @@ async def parent() -> None:
 @app.task(max_crashes=1000)
 async def child(of: str) -> None:
     await run_for(0.02)
+
+
+@app.task(max_crashes=1000)
+async def last(numbers: list[int]) -> None:
+    """The end of a flow: its members have ended, each once."""
+    assert numbers == [*range(MEMBERS)]
+    await run_for(0.02)
+
+
+@app.task(max_crashes=1000)
+async def member(number: int) -> int:
+    await run_for(0.02)
+    return number
 
 
 @app.task(max_crashes=1000, limits=[AtMost(2, by="key")])
@@ -122,6 +136,8 @@ class Producer:
             handle = await short.options(uuid=uuid, after=self._random.uniform(0, 2)).enqueue()
             await asyncio.sleep(self._random.uniform(0, 1))
             await self._cancel(handle.uuid)
+        elif chance < 0.72:
+            await (group(member.s(number) for number in range(MEMBERS)) | last).enqueue(uuid=uuid)
         else:
             await short.options(uuid=uuid).enqueue()
 

@@ -40,7 +40,12 @@ class ServerStore:
         raise NotImplementedError
 
     def leftovers(self) -> list[str]:
-        """Places, lanes, alarms, claims and chores. There are none when all tasks have ended."""
+        """Places, lanes, alarms, claims, chores, waiters, wakes and subscriptions. There are none when all tasks have
+        ended."""
+        raise NotImplementedError
+
+    def subscribers(self, app: str) -> list[str]:
+        """The sessions that hear of a task, once per task."""
         raise NotImplementedError
 
     def commits(self) -> CommitLog:
@@ -78,13 +83,23 @@ class RedisServer(ServerStore):
             leases = [key for key, kind in kinds if kind == "leased" and client.hlen(key) > 1]  # 1: a placeholder
             return left + leases
 
+    def subscribers(self, app: str) -> list[str]:
+        import redis
+
+        with redis.Redis.from_url(self._server.url, decode_responses=True) as client:
+            keys = client.scan_iter(f"*{{{app}}}*subscribers:*", count=1000)
+            return sorted(session for key in keys for session in client.smembers(key))
+
 
 _TRANSIENT_KEYS = frozenset(
     {
         "ready", "suspect", "parked", "parked_lanes", "alarms", "chores", "claims", "claim_remaining",
-        "cancel_requests", "lane", "lane_refills",
+        "cancel_requests", "lane", "lane_refills", "waiting", "waiters", "dirty_counters", "subscribers",
     }
 )  # fmt: skip
+
+
+_TRANSIENT_TABLES = ("place", "claim", "lane_check", "waiter", "counter_delta", "subscription")
 
 
 class PostgresServer(ServerStore):
@@ -140,8 +155,18 @@ class PostgresServer(ServerStore):
         import psycopg
 
         with psycopg.connect(self._server.url) as connection:
-            return [f"{table}: {row}" for table in ("place", "claim", "lane_check") for row in connection.execute(
+            return [f"{table}: {row}" for table in _TRANSIENT_TABLES for row in connection.execute(
                 f"SELECT * FROM onthedot.{table} LIMIT 20")]  # fmt: skip
+
+    def subscribers(self, app: str) -> list[str]:
+        import psycopg
+
+        with psycopg.connect(self._server.url) as connection:
+            found = connection.execute(
+                "SELECT session FROM onthedot.subscription WHERE app = (SELECT id FROM onthedot.app WHERE name = %s)",
+                [app],
+            )
+            return sorted(session for (session,) in found)
 
     def drop_hints(self, drop: bool = True) -> None:
         verb, preposition = ("REVOKE", "FROM") if drop else ("GRANT", "TO")

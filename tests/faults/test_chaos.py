@@ -183,7 +183,8 @@ def refuses_late_adds() -> bool:
 
 
 def check_store() -> None:
-    """The tally is the count, each parent that succeeded has one child, and every task succeeded or was cancelled."""
+    """The tally is the count, each parent that succeeded has one child, each flow all its members, and every task
+    succeeded or was cancelled."""
     tasks = every_task()
     count = Counter((task.source, task.state.value) for task in tasks)
     assert {key: number for key, number in tally().items() if number} == count
@@ -191,6 +192,7 @@ def check_store() -> None:
     parents = Counter(task.uuid for task in tasks if task.source == "parent" and task.state.value == "succeeded")
     children = Counter(task.args["of"] for task in tasks if task.source == "child")
     assert parents == children
+    assert count["member", "succeeded"] == chaos_app.MEMBERS * count["last", "succeeded"]
     print(f"{len(tasks)} tasks in the store; {len(parents)} parents, {len(children)} children")
 
 

@@ -86,6 +86,9 @@ class CounterTable:
             del self._waiting[name]
 
     def drop_old(self, limit: int, now: float) -> None:
+        for name in list(islice(self.reached, limit)):
+            if name not in self._waiting:  # all that waited were cancelled, and no turn has looked
+                del self.reached[name]
         for name in list(islice(self._counters, limit)):
             counter, until = self._counters[name]
             if until > now:

@@ -251,7 +251,7 @@ class TaskTables(Protocol):
         ...
 
     def drop_counters(self, limit: int) -> None:
-        """Drop counters that were not changed for COUNTER_KEEP and that no task waits for."""
+        """Drop counters that were not changed for COUNTER_KEEP and marks of reached ones, if no task waits for them."""
         ...
 
     @property

@@ -29,6 +29,13 @@ DELETE FROM onthedot_counter WHERE (app, name) IN (
     ) LIMIT ?
 );
 
+-- name: drop_dirty
+DELETE FROM onthedot_dirty_counter WHERE (app, name) IN (
+    SELECT app, name FROM onthedot_dirty_counter AS dirty WHERE app = ? AND NOT EXISTS (
+        SELECT 1 FROM onthedot_waiting AS waiting WHERE waiting.app = dirty.app AND waiting.name = dirty.name
+    ) LIMIT ?
+);
+
 -- name: enter_waiting
 INSERT OR IGNORE INTO onthedot_waiting VALUES (?, ?, ?, ?);
 

@@ -66,6 +66,7 @@ class SqliteCounterTables(SqliteSideTables):
         return first_reached([found[seq] for seq in sorted(found)], self.counter)
 
     def drop_counters(self, limit: int) -> None:
+        self._run(SQL["drop_dirty"], (self.app, limit))  # all that waited were cancelled, and no turn has looked
         self._run(SQL["drop_counters"], (self.app, self.now, limit))
 
     # -- signals

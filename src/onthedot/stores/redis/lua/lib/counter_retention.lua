@@ -12,6 +12,16 @@ local function drop_signals(limit)
   call_in_parts('ZREM', SIGNAL_UNTIL, expired)
 end
 
+local function drop_dirty_counters(limit) -- that no task waits for: all were cancelled, and no turn has looked
+  local names = {}
+  for _, name in ipairs(call('SRANDMEMBER', DIRTY_COUNTERS, limit)) do
+    if call('EXISTS', WAITERS .. name) == 0 then names[#names + 1] = name end
+  end
+  if #names == 0 then return end
+  call_in_parts('SREM', DIRTY_COUNTERS, names)
+  if call('EXISTS', DIRTY_COUNTERS) == 0 then call('HDEL', SEQUENCES, 'has_dirty_counters') end
+end
+
 local function drop_counters(limit) -- not those that a task waits for
   local dropped, renewed = {}, {}
   for _, name in ipairs(call('ZRANGEBYSCORE', COUNTER_UNTIL, '-inf', now, 'LIMIT', 0, limit)) do

@@ -97,7 +97,8 @@ local function add_group(group, uuids, bodies, start, known, holders)
   end
   if r.links and r.links.flow then
     -- here: flow_index
-    closing[#closing + 1] = function() index_flow(r.links.flow, ids) end
+    local length = #ids -- the buffer may append those of other groups
+    closing[#closing + 1] = function() index_flow(r.links.flow, ids, length) end
   end
   buffer_list(sets, IDS, ids)
   buffer_list(sets, TASK, tasks)

@@ -44,7 +44,7 @@ call_in_parts('HSET', TASK, tasks) -- a full server refuses the call here, befor
 call_in_parts('HSET', IDS, ids) -- second: a known uuid has a record, also if the script is aborted
 if links and links[1] then
   -- here: flow_index
-  index_flow(links[1], ids)
+  index_flow(links[1], ids, #ids)
 end
 
 local notify, handed_off = false, false

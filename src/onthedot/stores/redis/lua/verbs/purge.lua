@@ -17,6 +17,7 @@ if excess > 0 and dropped < limit and checked < limit then
 end
 drop_results(limit)
 drop_signals(limit)
+drop_dirty_counters(limit)
 drop_counters(limit)
 drop_series({unpack(ARGV, 4)}, limit)
 for _, field in ipairs(call('ZRANGEBYSCORE', P .. 'unique_key_until', '-inf', now, 'LIMIT', 0, limit)) do

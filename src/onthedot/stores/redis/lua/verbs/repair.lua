@@ -67,7 +67,7 @@ local function count_links(r, ends) -- ends: counter → ended tasks that increm
   if r.wait then begin_wait(r, {r.seq}) end
   if r.links and r.links.flow and r.uuid then
     -- here: flow_index
-    index_flow(r.links.flow, {r.uuid, r.seq})
+    index_flow(r.links.flow, {r.uuid, r.seq}, 2)
   end
   for _, name in ipairs(r.ended and r.links and r.links.increments or {}) do
     local counted_ends = ends[name] or {ended = 0, failed = 0}
