@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 POINTS = ("effect", "complete", "commit")
 PATIENCE = 60.0  # seconds; a process must start and import every driver
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(240)]
 
 
 @contextmanager

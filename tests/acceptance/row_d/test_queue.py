@@ -325,6 +325,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.once
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("url", SHARED, indirect=True)
 async def test_four_processes_share_messages_of_one_millisecond(

@@ -95,6 +95,7 @@ async def workers_of(mq: MessageQueue, count: int) -> bool:
 # -- on time
 
 
+@pytest.mark.long
 @pytest.mark.timed
 async def test_delayed_messages_are_on_time_by_the_clock_of_the_server(server: valkey.Server) -> None:
     """No message is early. The best of three rounds counts, because the machine has other load.
@@ -146,6 +147,7 @@ def at(share: float, values: list[float]) -> float:
 # -- wake-ups cut and forbidden
 
 
+@pytest.mark.long
 async def test_cut_subscriptions_are_restored_one_per_process(
     server: valkey.Server, client: Any, start: Any, tmp_path: Path
 ) -> None:
@@ -176,6 +178,7 @@ def subscribed(client: Any, mq: MessageQueue) -> tuple[int, int]:
     return listening, len(client.client_list(_type="pubsub"))
 
 
+@pytest.mark.long
 @pytest.mark.timed
 async def test_polling_works_without_the_right_to_publish(server: valkey.Server, client: Any) -> None:
     rights = "~onthedot:* &onthedot:* -@all +@read +@write +@scripting +@connection +subscribe +unsubscribe +time +info"
@@ -228,6 +231,7 @@ async def is_state(mq: MessageQueue, uuid: str, wanted: str) -> bool:
 # -- memory and idle cost
 
 
+@pytest.mark.long
 async def test_nothing_is_left_after_the_retention_time(server: valkey.Server, client: Any) -> None:
     clock, count = ManualClock(), scaled(3_000, 100_000)
     orders = Orders(
@@ -319,6 +323,7 @@ async def seconds(mq: MessageQueue, clock: ManualClock, number: int) -> None:
             await until(lambda: not store.has_pending)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not LONG, reason="a minute of real time: ONTHEDOT_FAULTS=long")
 async def test_idle_worker_sends_few_commands_in_real_time(server: valkey.Server, client: Any) -> None:
     async with Orders(server.url).at_work() as mq:

@@ -93,6 +93,7 @@ class Throttled(Exception):
         self.headers = {"Retry-After": str(seconds)}
 
 
+@pytest.mark.long
 @pytest.mark.timed
 async def test_throttled_calls_wait_as_announced_and_none_is_lost(system: EventSystem) -> None:
     app = system.app()

