@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
@@ -18,7 +19,9 @@ from onthedot.integrations.fastapi import lifespan, sse
 _PAGE = Path(__file__).with_name("page.html")
 _FIRST_WITHIN = 5  # seconds: a degraded batch answers with its first items
 
-api = FastAPI(title="Genesis", lifespan=lifespan(app, run=True))
+_RUNS_TASKS = "GENESIS_WORKERS" not in os.environ  # else other processes do
+
+api = FastAPI(title="Genesis", lifespan=lifespan(app, run=_RUNS_TASKS))
 
 
 class BatchRequest(BaseModel):

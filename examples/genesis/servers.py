@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
@@ -92,9 +93,20 @@ def _prefect() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="genesis-", ignore_cleanup_errors=True) as folder:
         server = PrefectServer(environment(), Path(folder))
         server.open()
-        settings = f"PYTHONPATH=src PREFECT_API_URL={server.api}"
-        print(f"A flow    {settings} {server.environment.python} -m examples.genesis.flow s-1 item 50", flush=True)
+        print(f"A flow    {flow_command(server.environment.python, server.api)}", flush=True)
         try:
             yield server.api
         finally:
             server.stop()
+
+
+def flow_command(python: Path, api: str) -> str:
+    """The command that runs the flow, in the root of the clone. It publishes to the store of the example.
+
+    python: of the environment of Prefect. api: URL of its server.
+    """
+    settings = {"PYTHONPATH": "src", "PREFECT_API_URL": api}
+    if store := os.environ.get("ONTHEDOT_STORE"):
+        settings["ONTHEDOT_STORE"] = store
+    assignments = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
+    return " ".join([*assignments, shlex.quote(str(python)), "-m examples.genesis.flow s-1 item 50"])

@@ -21,8 +21,10 @@ import psycopg
 import pytest
 import redis
 
+from onthedot import App
 from tests.faults import LONG, scaled
 from tests.support.process_guard import start_guarded
+from tests.support.processes import lives
 from tests.support.source_files import ROOT
 from tests.support.waits import SOON, wait_until
 
@@ -60,10 +62,10 @@ class Genesis:
                     yield fields.get("id", ""), fields["event"], json.loads(fields["data"])
                     fields = {}
 
-    def server(self, name: str) -> str:
-        """The URL of a server that it has started, as it is printed."""
+    def server(self, name: str, word: int = 1) -> str:
+        """The URL of a server that it has started, as it is printed; or another word of this line."""
         lines = self.output.read_text().splitlines()
-        return next(line.split()[1] for line in lines if line.startswith(name))
+        return next(line.split()[word] for line in lines if line.startswith(name))
 
     def made(self, events_url: str) -> list[str]:
         """The names of a batch, when it has succeeded."""
@@ -81,17 +83,20 @@ class Genesis:
 
 
 @contextmanager
-def genesis(folder: Path, *options: str, prefect: str = "", **fake: object) -> Iterator[Genesis]:
-    """options: of the command; prefect: URL of its API; fake: settings of the model."""
+def genesis(
+    folder: Path, *options: str, prefect: str = "", python: str = sys.executable, **fake: object
+) -> Iterator[Genesis]:
+    """options: of the command; prefect: URL of its API; python: of another environment, which has onthedot; fake:
+    settings of the model."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     environment = {
-        "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}",
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}" if python == sys.executable else str(ROOT),
         "GENESIS_FAKE": json.dumps({"limited": 0, "slow": 0, **fake}),
         "PREFECT_API_URL": prefect,
     }
-    command = [sys.executable, "-m", "examples.genesis", "--port", str(port), *options]
+    command = [python, "-m", "examples.genesis", "--port", str(port), *options]
     with (folder / "output").open("ab") as output:
         process = start_guarded(command, env=environment, cwd=folder, stdout=output, stderr=output)
     try:
@@ -167,6 +172,22 @@ def test_batch_survives_the_death_of_the_process(tmp_path: Path) -> None:
     with genesis(tmp_path) as example:
         made = example.made(answer["events_url"])
         assert len(made) == len(set(made)) == 50
+
+
+def test_batch_survives_the_death_of_one_of_three_workers(tmp_path: Path) -> None:
+    with genesis(tmp_path, "--processes", "3", seconds=[0.5, 0.5]) as example:
+        app: App[Any] = App("genesis", store=f"sqlite:///{tmp_path}/genesis.db")
+        operations = app.sync.operations
+        wait_until(lambda: len(operations.workers()) == 3)
+        answer = example.post("/sessions/s-1/detail-batches", BATCH, key="cmd-1")[1]
+        first = next(kind for _, kind, _ in example.events(answer["events_url"]))
+        assert first == "progress"
+        os.kill(operations.workers()[0].pid, signal.SIGKILL)
+        made = example.made(answer["events_url"])
+        assert len(made) == len(set(made)) == 50
+        app.runtime.close()
+        supervisor = int(example.server("Workers", 5))
+    wait_until(lambda: not lives(supervisor))
 
 
 @pytest.mark.fault
