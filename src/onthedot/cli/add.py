@@ -13,12 +13,12 @@ import msgspec
 from onthedot import App, TaskError, TaskHandle, TaskNotFound
 from onthedot.api.functions import Enqueuer
 from onthedot.cli.options import GlobalOptions, moment, seconds, store_command
-from onthedot.cli.output import write_json
+from onthedot.cli.output import visible, write_raw_json
 from onthedot.cli.target import target
 from onthedot.errors import StoreError, suggestion
 from onthedot.model.options import AddOptions
 from onthedot.model.uuid7 import new_uuid
-from onthedot.observability.log_format import clean, clean_lines
+from onthedot.observability.log_format import clean_lines
 from onthedot.operations.humanize import short_id
 from onthedot.runtime.settings import store_url
 from onthedot.stores.masked_url import masked
@@ -67,7 +67,7 @@ def add(
     finally:
         app.runtime.portal.close()
     if options.json:
-        write_json(answer)
+        write_raw_json(answer)
     elif wait:
         result = answer["result"]
         shown = result if isinstance(result, str) else msgspec.json.encode(result, enc_hook=str).decode()
@@ -102,7 +102,7 @@ def _awaited(handle: TaskHandle[Any], timeout: float | None) -> Any:
     except TimeoutError as error:
         raise CommandError(str(error), TIMEOUT, handle.uuid) from None
     except TaskError as error:
-        raise CommandError(clean(str(error)), FAILED, handle.uuid) from None
+        raise CommandError(visible(str(error)), FAILED, handle.uuid) from None
 
 
 def _warn_without_worker(app: App[Any], name: str, *, waits: bool) -> None:

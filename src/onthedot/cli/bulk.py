@@ -20,6 +20,7 @@ from onthedot.cli.interrupt import stop_event
 from onthedot.cli.options import GlobalOptions, filters, task_filter
 from onthedot.cli.output import screen, write
 from onthedot.cli.target import with_operations
+from onthedot.model.redaction import redacted
 from onthedot.operations import Operations
 from onthedot.operations.audit import Recorder, names
 from onthedot.operations.humanize import plural
@@ -109,7 +110,8 @@ def _print(
 
 
 def _filter_text(where: TaskFilter) -> str:
-    return " ".join(f"{name}:{value}" for name, value in where.items())
+    """For the audit, which keeps no secrets."""
+    return " ".join(f"{name}:{redacted(value)}" for name, value in where.items())
 
 
 def _confirm(question: str) -> bool:

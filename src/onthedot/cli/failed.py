@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 
 from onthedot.cli.options import GlobalOptions, store_command, time_ago
-from onthedot.cli.output import screen, short_ids, write_json
+from onthedot.cli.output import screen, short_ids, visible, write_json
 from onthedot.cli.table import Column, cut, number
 from onthedot.cli.target import with_operations
 from onthedot.model.task import TaskInfo, TaskState
@@ -42,12 +42,14 @@ def failed(options: GlobalOptions, since: datetime | None, source: str | None) -
         [str(each.count), each.group, each.source, out.when(each.last), example]
         for each, example in zip(groups, examples, strict=True)
     ]
-    errors = {
-        place: [cut(f"{each.type}: {each.message}", _MAX_ERROR), *([f"in {each.place}"] if each.place else [])]
-        for place, each in enumerate(groups)
-    }
+    errors = {place: _error_lines(each) for place, each in enumerate(groups)}
     out.table((number("COUNT"), "GROUP", Column("SOURCE", least=8), "LAST", "EXAMPLE"), rows, errors)
     click.echo(f"\nlook:   onthedot task show {examples[0]}\nretry:  onthedot task retry --group {groups[0].group}")
     if parent is not None and parent.state is TaskState.FAILED:
         remark = f"{clean(parent.source)} ran it as a child, and has failed, too"
         click.echo(f"then:   onthedot task retry {short_id(parent.uuid)}  # {remark}")
+
+
+def _error_lines(group: FailureGroup) -> list[str]:
+    error = cut(visible(f"{group.type}: {group.message}"), _MAX_ERROR)
+    return [error, f"in {group.place}"] if group.place else [error]

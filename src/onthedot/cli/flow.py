@@ -9,7 +9,7 @@ import click
 
 from onthedot.cli.flow_view import flow_lines, states_text
 from onthedot.cli.options import GlobalOptions, store_command, time_ago
-from onthedot.cli.output import Screen, screen, short_ids, write, write_json
+from onthedot.cli.output import Screen, screen, short_ids, visible, write, write_json
 from onthedot.cli.table import Column, number
 from onthedot.cli.target import with_operations
 from onthedot.model.task import TaskInfo
@@ -102,7 +102,7 @@ def _print_failures(details: FlowDetails) -> None:
         return
     click.echo("\ndid not succeed, the first ones:")
     for failure in details.failures:
-        click.echo(f"  {clean(failure.source)} {failure.uuid} {failure.state}: {clean(failure.error)}")
+        click.echo(f"  {clean(failure.source)} {failure.uuid} {failure.state}: {visible(failure.error)}")
     if details.flow.ended is not None:
         short = short_id(details.flow.uuid)
         click.echo(f"\nlook:   onthedot task show {short_id(details.failures[0].uuid)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from onthedot.cli.output import visible
 from onthedot.cli.table import cut
 from onthedot.observability.log_format import clean
 from onthedot.operations.flow_list import FlowDetails
@@ -72,7 +73,7 @@ def _tasks(source: str, count: int, states: Mapping[str, int], uuid: str, remark
 
 def _line(lead: str, source: str, uuid: str, state: str, remark: str) -> str:
     text = f"{lead}{clean(source)} {short_id(uuid)} {state}"
-    return f"{text}: {cut(clean(remark), _MAX_REMARK)}" if remark else text
+    return f"{text}: {cut(visible(remark), _MAX_REMARK)}" if remark else text
 
 
 def states_text(states: Mapping[str, int]) -> str:

@@ -51,7 +51,7 @@ def move(options: GlobalOptions, source: str, to: str, wait: bool, release: bool
         return
     result = asyncio.run(_move(options, (url, to), name, wait=wait, release=release))
     if options.json:
-        write_json(asdict(result))
+        write_json(asdict(result), names=("kept",))
     else:
         _report(result, masked(to))
     if result.stopped:
@@ -63,7 +63,7 @@ async def _print_movable(options: GlobalOptions, url: str, name: str) -> None:
     async with AsyncExitStack() as stack:
         found = await movable(await _open(stack, url, name))
     if options.json:
-        write_json({"tasks": found.tasks, "schedules": found.schedules, "limits": found.limits})
+        write_json({"tasks": found.tasks, "schedules": found.schedules, "limits": found.limits}, names=("tasks",))
         return
     rows = [["task", source, str(count)] for source, count in sorted(found.tasks.items())]
     rows += [["schedule", each, "1"] for each in found.schedules]

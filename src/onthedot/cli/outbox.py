@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 import click
 
 from onthedot.cli.options import GlobalOptions, duration, shared, store_command
-from onthedot.cli.output import Screen, screen, short_ids, write, write_json
+from onthedot.cli.output import Screen, screen, short_ids, visible, write, write_json
 from onthedot.cli.table import Column, number
 from onthedot.cli.target import check_exists, target, with_operations
 from onthedot.events.settings import Events
@@ -51,7 +51,7 @@ def status(options: GlobalOptions) -> None:
 
 def _print_topics(out: Screen, found: OutboxStatus) -> None:
     if found.paused is not None:
-        reason = f": {found.paused.reason}" if found.paused.reason else ""
+        reason = f": {visible(found.paused.reason)}" if found.paused.reason else ""
         click.echo(f"paused since {out.when(found.paused.since)}{reason}; onthedot outbox resume\n")
     if not found.topics:
         click.echo("nothing is unsent")

@@ -1,4 +1,7 @@
-"""Output of commands: colours and tables on a terminal, plain lines in a pipe, JSON for machines."""
+"""Output of commands: colours and tables on a terminal, plain lines in a pipe, JSON for machines.
+
+Secrets in the data of users are hidden here: in tables, in JSON, and by `visible` in lines.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -17,7 +20,8 @@ import click
 import msgspec
 
 from onthedot.cli.table import Column, TextTable, cut
-from onthedot.observability.log_format import clean, clean_json
+from onthedot.model.redaction import default_redaction
+from onthedot.observability.log_format import clean, clean_json, clean_lines
 from onthedot.operations.humanize import SHORT_ID, from_now, short_id
 
 if TYPE_CHECKING:
@@ -84,7 +88,7 @@ class Screen:
 
     def lines_and_tables(self, lines: Sequence[str], tables: Sequence[TextTable]) -> None:
         for line in lines:
-            click.echo(cut(clean(line), self.columns))
+            click.echo(cut(visible(line), self.columns))
         for table in tables:
             click.echo()
             self.draw(table)
@@ -158,7 +162,7 @@ class RichScreen(Screen):
 
         def show(lines: Sequence[str], tables: Sequence[TextTable]) -> None:
             self.columns = self._console.width  # of a terminal that was resized
-            head = Text("\n".join(map(clean, lines)), no_wrap=True, overflow="ellipsis")
+            head = Text("\n".join(map(visible, lines)), no_wrap=True, overflow="ellipsis")
             parts: list[Text] = []
             for table in tables:
                 parts += [Text(), *self._styled(table)]
@@ -195,10 +199,10 @@ def _columns() -> int | None:
 def text_table(
     columns: Sequence[Column | str], rows: Sequence[Sequence[str]], notes: Mapping[int, Sequence[str]] | None = None
 ) -> TextTable:
-    """Without control characters."""
+    """Without secrets and control characters."""
     titled = [Column(column) if isinstance(column, str) else column for column in columns]
-    cells = [[clean(cell) for cell in row] for row in rows]
-    below = {row: [clean(note) for note in texts] for row, texts in (notes or {}).items()}
+    cells = [[visible(cell) for cell in row] for row in rows]
+    below = {row: [visible(note) for note in texts] for row, texts in (notes or {}).items()}
     return TextTable(titled, cells, below)
 
 
@@ -246,5 +250,26 @@ def write(text: str, value: object, *, json: bool) -> None:
         click.echo(text)
 
 
-def write_json(value: object) -> None:
+def write_json(value: object, *, names: Collection[str] = ()) -> None:
+    """Write an object without secrets. names: as in `Redaction.value`."""
+    write_raw_json(json_without_secrets(value, names))
+
+
+def write_raw_json(value: object) -> None:
+    """Write an object as it is."""
     click.echo(clean_json(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode()))
+
+
+def json_without_secrets(value: object, names: Collection[str] = ()) -> object:
+    """The value as JSON has it, without secrets. names: as in `Redaction.value`."""
+    return default_redaction().value(msgspec.json.decode(msgspec.json.encode(value, enc_hook=str)), names).value
+
+
+def visible(text: str) -> str:
+    """The text on one line, without secrets and control characters."""
+    return default_redaction().text(clean(text))
+
+
+def visible_lines(text: str) -> str:
+    """The lines of a text, without secrets and control characters."""
+    return default_redaction().text(clean_lines(text))

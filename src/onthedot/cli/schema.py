@@ -7,7 +7,7 @@ import re
 import click
 
 from onthedot.cli.options import GlobalOptions, store_command
-from onthedot.cli.output import write
+from onthedot.cli.output import write, write_raw_json
 from onthedot.cli.target import check_exists, target
 from onthedot.stores.schemes import check_schema, has_schema, rights_text, schema_text
 from onthedot.supervisor.exit_codes import CommandError
@@ -34,12 +34,12 @@ def _print(options: GlobalOptions, ok: bool, message: str) -> None:
 @click.option("--role", metavar="NAME", help="Instead: the rights of a user that may work with tasks and nothing else.")
 def print_schema(options: GlobalOptions, role: str | None) -> None:
     """Print the schema as SQL; with --role the rights of a user, for psql or redis-cli."""
-    if role is not None:
-        rights = _rights(options, role)
-        write(rights.rstrip(), {"rights": rights}, json=options.json)
+    name = "schema" if role is None else "rights"
+    text = schema_text(_database(options)) if role is None else _rights(options, role)
+    if options.json:
+        write_raw_json({name: text})
     else:
-        schema = schema_text(_database(options))
-        write(schema.rstrip(), {"schema": schema}, json=options.json)
+        click.echo(text.rstrip())
 
 
 def _rights(options: GlobalOptions, role: str) -> str:

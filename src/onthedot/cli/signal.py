@@ -16,6 +16,7 @@ from onthedot.cli.target import with_operations
 from onthedot.codec.plain_json import json_value
 from onthedot.errors import OnTheDotError, suggestion
 from onthedot.flows.signals import KEEP, new_signal
+from onthedot.model.redaction import redacted
 from onthedot.operations import Operations
 from onthedot.operations.humanize import short_id
 from onthedot.operations.signals import KeptSignal, WaitingTask
@@ -164,8 +165,9 @@ def _print_kept(options: GlobalOptions, signals: Sequence[KeptSignal]) -> None:
         click.echo("no signal is kept under that name; those that were sent to one task: --to UUID", err=True)
         return
     out = screen(utc=options.utc)
-    rows = [
-        [each.id, out.when(each.at), cut(msgspec.json.encode(json_value(each.payload)).decode(), _MAX_PAYLOAD)]
-        for each in signals
-    ]
+    rows = [[each.id, out.when(each.at), _payload_text(each)] for each in signals]
     out.table((Column("ID"), Column("SENT"), Column("PAYLOAD", least=16)), rows)
+
+
+def _payload_text(signal: KeptSignal) -> str:
+    return cut(msgspec.json.encode(redacted(json_value(signal.payload))).decode(), _MAX_PAYLOAD)

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import click
 import msgspec
 
 from onthedot.cli.bulk import BulkAction, bulk_options, run_bulk
 from onthedot.cli.options import GlobalOptions, filters, store_command, task_filter
-from onthedot.cli.output import Screen, screen, short_ids, write_json
+from onthedot.cli.output import Screen, screen, short_ids, visible, visible_lines, write_json
 from onthedot.cli.table import Column, cut, number
 from onthedot.cli.target import with_operations
 from onthedot.codec.plain_json import json_value
 from onthedot.model.batch_names import batch_task
+from onthedot.model.redaction import redacted
 from onthedot.model.task import TaskInfo, TaskState
-from onthedot.observability.log_format import clean, clean_lines
+from onthedot.observability.log_format import clean
 from onthedot.operations import Operations
 from onthedot.operations.explain import Explanation, ExplanationReason
 from onthedot.operations.filters import parse_filter
@@ -131,13 +132,17 @@ def _took(info: TaskInfo) -> str:
 
 def _remark(out: Screen, info: TaskInfo) -> str:
     """Its error, or why it ended, or its arguments; and its due time, if that is to come."""
+    text = info.reason or info.label or _args_text(info)
     if info.error:
         text = f"{info.error.type}: {info.error.message}"
-    else:
-        text = info.reason or info.label or ", ".join(f"{name}={value!r}" for name, value in _args(info).items())
     if info.state is TaskState.SCHEDULED:
         text = f"due {out.when(info.schedule_at)}{suffix(' · ', text)}"
-    return cut(text, _MAX_REMARK)
+    return cut(visible(text), _MAX_REMARK)
+
+
+def _args_text(info: TaskInfo) -> str:
+    shown = cast(Mapping[str, object], redacted(_args(info)))
+    return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
 
 def _args(info: TaskInfo) -> Mapping[str, object]:
@@ -180,19 +185,19 @@ def show(options: GlobalOptions, uuid: str) -> None:
         columns = (Column("NAME", least=12), number("BYTES"), Column("", least=16))
         out.table(columns, [[each.name, f"{each.size:,}", _step_text(out, each)] for each in found.steps])
     if info.result_status == "stored":
-        text = info.result if isinstance(info.result, str) else _json(info.result)
-        click.echo(f"\nresult:\n{clean_lines(text[:_MAX_RESULT])}")
+        text = visible_lines(info.result if isinstance(info.result, str) else _json(info.result))
+        click.echo(f"\nresult:\n{text[:_MAX_RESULT]}")
         if len(text) > _MAX_RESULT:
             click.echo(f"… of {len(text):,} characters; --json has all of them")
     elif info.result_status in _NO_RESULT:
         click.echo(f"\nit succeeded, but its result {_NO_RESULT[info.result_status]}")
     for error in {error.attempt: error for error in (*info.errors, info.error) if error}.values():
-        click.echo(f"\nattempt {error.attempt}: {clean(error.type)}: {clean(error.message)}")
+        click.echo(f"\nattempt {error.attempt}: {clean(error.type)}: {visible(error.message)}")
         if error.started_at is not None and error.ended_at is not None:
             took = duration_text((error.ended_at - error.started_at).total_seconds())
             click.echo(f"started {out.moment(error.started_at)}, took {took}, worker {clean(short_id(error.worker))}")
         if error.traceback:
-            out.code(clean_lines(error.traceback), "pytb")
+            out.code(visible_lines(error.traceback), "pytb")
 
 
 def _moment(out: Screen, at: datetime | None) -> str:
@@ -233,7 +238,7 @@ async def _get(operations: Operations, uuid: str, zone: tzinfo | None) -> _Shown
 
 
 def _json(value: object) -> str:
-    return msgspec.json.encode(json_value(value)).decode()
+    return msgspec.json.encode(redacted(json_value(value))).decode()
 
 
 @store_command()

@@ -13,7 +13,7 @@ import msgspec
 
 from onthedot.cli.interrupt import stop_event
 from onthedot.cli.options import GlobalOptions, store_command
-from onthedot.cli.output import RichScreen, screen
+from onthedot.cli.output import RichScreen, json_without_secrets, screen
 from onthedot.cli.target import target, with_operations
 from onthedot.cli.top_view import picture
 from onthedot.observability.log_format import clean_json
@@ -21,6 +21,7 @@ from onthedot.operations import Operations
 from onthedot.operations.live_view import LiveSnapshot
 from onthedot.stores.masked_url import masked
 
+_NAMES = ("by_source", "workers.*.concurrency", "workers.*.max_retries")
 _FIRST_RATES = 1.0  # seconds until a single picture has rates
 
 Draw = Callable[[LiveSnapshot], None]
@@ -51,7 +52,7 @@ def top(options: GlobalOptions, once: bool, frames: int | None, every: float) ->
 
     def write(frame: LiveSnapshot) -> None:
         if options.json:
-            click.echo(clean_json(msgspec.json.encode(frame, enc_hook=str).decode()))
+            click.echo(clean_json(msgspec.json.encode(json_without_secrets(frame, _NAMES)).decode()))
         else:
             out.lines_and_tables(*picture(out, title, frame))
 

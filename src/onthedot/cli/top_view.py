@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onthedot.cli.output import Screen, short_ids, text_table
+from onthedot.cli.output import Screen, short_ids, text_table, visible
 from onthedot.cli.source import pauses_text, run_times_text
 from onthedot.cli.table import Column, TextTable, cut, number
 from onthedot.observability.log_format import clean
@@ -98,7 +98,7 @@ def _workers(out: Screen, frame: LiveSnapshot, most: int | None) -> TextTable:
 
 def _failures(out: Screen, frame: LiveSnapshot) -> TextTable:
     rows = [
-        [uuid, out.when(each.at), each.source, cut(f"{each.type}: {each.message}", _MAX_ERROR)]
+        [uuid, out.when(each.at), each.source, cut(visible(f"{each.type}: {each.message}"), _MAX_ERROR)]
         for uuid, each in zip(short_ids([each.uuid for each in frame.failures]), frame.failures, strict=True)
     ]
     return text_table(("FAILED", "WHEN", Column("SOURCE", least=8), Column("ERROR", least=16)), rows)

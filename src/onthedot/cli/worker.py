@@ -159,7 +159,7 @@ def list_workers(options: GlobalOptions) -> None:
     """Workers of this store."""
     workers = with_operations(options, lambda operations: operations.workers())
     if options.json:
-        write_json({"workers": workers})
+        write_json({"workers": workers}, names=("workers.*.concurrency", "workers.*.max_retries"))
         return
     out = screen(utc=options.utc)
     rows = [

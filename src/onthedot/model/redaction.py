@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple, TypeAlias, cast
+
+from onthedot.errors import OnTheDotError
 
 HIDDEN = "…"
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -20,6 +22,7 @@ _CUT_LOGIN = re.compile(r"://[^/\s]*\Z")
 _NAMED = re.compile(r"""([A-Za-z_][\w-]{0,60}+)(?:\\{0,15}["'])?\s?[=:]\s?""")
 _QUOTED = r"""(?P<quote>\\{0,15}["'])(?:(?!(?P=quote))(?:\\.|[^\\\n]))*(?:(?P=quote))?"""
 _NAMED_VALUE = re.compile(rf"""(?!bearer\b|basic\b)(?:{_QUOTED}|[^\s"',;&()\[\]{{}}]+)""", re.IGNORECASE)
+_INDEX = re.compile(r"\b\d+\b")
 _BRACKETS = re.compile(rf"{_QUOTED}|[(\[{{]|[)\]}}]")
 RedactFunction: TypeAlias = Callable[[str, object], object]
 """A function of the user's: the path of a value and the value → the value that is shown."""
@@ -63,12 +66,18 @@ class Redaction:
         """
         return any(self.is_secret(part) for part in (path, *path.split(".")))
 
-    def value(self, value: object) -> RedactedValue:
-        """A copy without secrets, at any depth."""
-        paths: list[str] = []
-        return RedactedValue(self._redact(value, "", paths), tuple(paths))
+    def value(self, value: object, names: Collection[str] = ()) -> RedactedValue:
+        """A copy without secrets, at any depth.
 
-    def _redact(self, value: object, path: str, paths: list[str]) -> object:
+        names: paths of mappings whose keys name no values, but sources or tasks; `*` stands for every item of a list
+
+        >>> Redaction().value([{"running": {"charge_card": 2}}], names=["*.running"]).value
+        [{'running': {'charge_card': 2}}]
+        """
+        paths: list[str] = []
+        return RedactedValue(self._redact(value, "", paths, names), tuple(paths))
+
+    def _redact(self, value: object, path: str, paths: list[str], names: Collection[str]) -> object:
         if self._function is not None and path:
             shown = self._function(path, value)
             if shown is not value:
@@ -78,23 +87,26 @@ class Redaction:
             return self.text(value)
         if isinstance(value, Mapping):
             found: dict[object, object] = {}
+            are_names = bool(names) and _INDEX.sub("*", path) in names
             for key, item in cast(Mapping[object, object], value).items():
                 below = f"{path}.{key}" if path else str(key)
                 found[key] = HIDDEN
-                if self.is_secret(key):
+                if self.is_secret(key) and not are_names:
                     paths.append(below)
                 else:
-                    found[key] = self._redact(item, below, paths)
+                    found[key] = self._redact(item, below, paths, names)
             return found
         if isinstance(value, list | tuple):
             items = enumerate(cast(Sequence[object], value))
-            return [self._redact(item, f"{path}.{index}" if path else str(index), paths) for index, item in items]
+            return [
+                self._redact(item, f"{path}.{index}" if path else str(index), paths, names) for index, item in items
+            ]
         return value
 
     def text(self, text: str) -> str:
         """A text without logins in URLs, bearer tokens, and values that a secret's name is written before.
 
-        A value in brackets ends with its bracket, or with the text.
+        A value in brackets ends with its bracket, or with the text. What is hidden already stays as it is.
 
         >>> Redaction().text("GET https://ann:x@shop/?token=abc&page=2 with Authorization: Bearer abc")
         'GET https://…@shop/?token=…&page=2 with Authorization: Bearer …'
@@ -106,7 +118,7 @@ class Redaction:
             if named.start() < end or not self.is_secret(named[1]):
                 continue
             value_end = _end_of_value(text, named.end())
-            if value_end > named.end():
+            if value_end > named.end() and text[named.end() : value_end].strip("\\\"'") != HIDDEN:
                 parts += [text[end : named.end()], HIDDEN]
                 end = value_end
         return "".join([*parts, text[end:]])
@@ -143,7 +155,11 @@ def _end_of_value(text: str, start: int) -> int:
 @cache
 def default_redaction() -> Redaction:
     """The rules of this process: those of `Redaction`, and ``$ONTHEDOT_REDACT``."""
-    return Redaction(os.environ.get("ONTHEDOT_REDACT", ""))
+    pattern = os.environ.get("ONTHEDOT_REDACT", "")
+    try:
+        return Redaction(pattern)
+    except re.error as error:
+        raise OnTheDotError(f"ONTHEDOT_REDACT={pattern!r} is not a regular expression: {error}") from None
 
 
 def redacted(value: object) -> object:
