@@ -12,6 +12,7 @@ from onthedot.stores.contract import (
     Counter,
     Ended,
     History,
+    Links,
     NewTask,
     Note,
     Outcome,
@@ -47,9 +48,9 @@ class CancelledEndsNotCounted(MemoryTables):
         super()._end(record, state, history, keep)
         self._ending = None
 
-    def raise_counter(self, name: str, ended: int, failed: int) -> None:
+    def count_end(self, links: Links, *, failed: bool) -> None:
         if self._ending != "cancelled":
-            super().raise_counter(name, ended, failed)
+            super().count_end(links, failed=failed)
 
 
 class RevivalNotUncounted(MemoryTables):

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from onthedot.model.uuid7 import new_uuid
 from onthedot.stores.contract import ClaimRequest, Completed, Outcome, TurnResult
 from onthedot.stores.memory.store import MemoryStore
 from onthedot.stores.memory.tables import MemoryTables
@@ -29,7 +30,7 @@ class SimMemoryStore(MemoryStore):
         if isinstance(tables, MemoryTables):
             self._tables = tables
         elif tables is not MemoryTables:
-            self._tables = tables("sim", clock.wall_clock_jump)
+            self._tables = tables(new_uuid(), clock.wall_clock_jump)  # new data have a new identity
         self._sim_clock = clock
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
