@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 from msgspec.structs import replace
@@ -17,11 +17,14 @@ from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import (
     ClaimRequest,
     Completed,
+    Effects,
     Ended,
     FireRequest,
     Lease,
     LeasedTasks,
     Limit,
+    Links,
+    NewSignal,
     NewTask,
     Note,
     Record,
@@ -29,6 +32,8 @@ from onthedot.stores.contract import (
     SeriesEntry,
     SlotPool,
     Store,
+    Suspended,
+    Wait,
 )
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.postgres import PostgresStore
@@ -37,6 +42,7 @@ from tests.contract.invariants import every
 from tests.faults import LONG, scaled
 from tests.faults.proxy import Proxy, proxy
 from tests.faults.server_stores import SERVER_STORES, ServerStore
+from tests.model.stored_subscriptions import stored_subscriptions
 from tests.support.waits import until
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600 if LONG else 120)]
@@ -45,7 +51,9 @@ PHASES = scaled(12, 100)  # replies of one call, at most
 
 
 class Prepared(NamedTuple):
-    """A store with a running task, pending ones, a failed one, one that can be purged, and a schedule that is due."""
+    """A store with a running task, pending ones, a failed one, one that can be purged, and a schedule that is due.
+
+    The ends of the first two count."""
 
     store: Store
     clock: ManualClock
@@ -71,9 +79,11 @@ def plain(answer: Any) -> Any:
             return getattr(answer, "alive", None) if hasattr(answer, "cancel_requests") else answer
 
 
+TURN = ClaimRequest(2, [SlotPool(1, {"b": 1})])
+
+
 async def turn(it: Prepared) -> Any:
-    request = ClaimRequest(2, [SlotPool(1, {"b": 1})])
-    result = await it.store.turn("w", [Completed(it.lease, b"1")], request)
+    result = await it.store.turn("w", [Completed(it.lease, b"1")], TURN)
     assert result.claim is not None
     return [*result.verdicts, *(record.uuid for record in result.claim.tasks)]
 
@@ -81,6 +91,23 @@ async def turn(it: Prepared) -> Any:
 async def settle(it: Prepared) -> Any:
     result = await it.store.turn("w", [Ended(it.lease, "failed", b"{}")], None)
     return list(result.verdicts)
+
+
+async def suspend(it: Prepared, request: ClaimRequest | None) -> Any:
+    effects = Effects((NewTask("spawned", "c", b"", links=Links(None, ("f",))),))
+    result = await it.store.turn("w", [Suspended(it.lease, Wait((("~s", 1), ("f", 1))), effects)], request)
+    return [*result.verdicts, *(record.uuid for record in (result.claim.tasks if result.claim else ()))]
+
+
+async def add_flow(it: Prepared) -> Any:
+    last = Links("last", ("f!",), Wait((("f", 1),), requires="success"))
+    return await added(
+        it, NewTask("member", "c", b"", links=Links("last", ("f",))), NewTask("last", "c", b"", links=last)
+    )
+
+
+async def note_progress(it: Prepared, *kinds: tuple[Literal["progress", "step", "item"], str]) -> Any:
+    return await it.store.note([Note(it.lease, kind, name, b"1") for kind, name in kinds])
 
 
 async def added(it: Prepared, *new: NewTask) -> Any:
@@ -101,7 +128,13 @@ VERBS: dict[str, Verb] = {
     "add": Verb(lambda it: added(it, NewTask("new", "c", b"")), [["new", True]], [["new", False]]),
     "turn": Verb(turn, ["ok", "pending1"], ["repeat", "pending1"]),
     "settle": Verb(settle, ["ok"], ["repeat"]),
-    "note": Verb(lambda it: it.store.note([Note(it.lease, "progress", "", b"1")]), [], []),
+    "suspend": Verb(lambda it: suspend(it, None), ["ok"], ["repeat"]),
+    "suspend and claim": Verb(lambda it: suspend(it, TURN), ["ok", "pending1"], ["repeat", "pending1"]),
+    "add with links": Verb(add_flow, [["member", True], ["last", True]], [["member", False], ["last", False]]),
+    "signal": Verb(lambda it: it.store.signal([NewSignal("~s", "1", b"x")]), [True], [False]),
+    "subscribe": Verb(lambda it: it.store.subscribe("reader", ["runs", "pending1"]), None, None),
+    "note": Verb(lambda it: note_progress(it, ("progress", "")), [], []),
+    "note of a step and an item": Verb(lambda it: note_progress(it, ("step", "charge#1"), ("item", "1/0")), [], []),
     "cancel": Verb(lambda it: it.store.cancel("client", ["pending1"]), ["pending1"], []),  # leased: left out
     "lift": Verb(lambda it: it.store.lift("mover", ["pending1"]), ["pending1"], []),
     "adopt": Verb(adopt, [["moved", True]], [["moved", False]]),
@@ -124,7 +157,10 @@ VERBS: dict[str, Verb] = {
 async def prepare(store: Store, clock: ManualClock) -> Prepared:
     await store.open()
     await store.tally()  # opens the connection for reads
-    await store.add([NewTask(uuid, "a", b"") for uuid in ("runs", "failed", "old")])
+    counted = [
+        NewTask(uuid, "a", b"", links=Links(None, (counter,))) for uuid, counter in (("runs", "f"), ("failed", "g"))
+    ]
+    await store.add([*counted, NewTask("old", "a", b"")])
     await store.heartbeat("w", b"info", LEASE)
     claimed = (await store.turn("w", [], ClaimRequest(1, [SlotPool(3, {"a": 3})]))).claim
     assert claimed is not None
@@ -148,7 +184,9 @@ async def state(store: Store) -> Any:
         "schedules": list(await store.schedules()),
         "limits": [limit for limit in await store.limits() if limit != Limit(limit.name)],
         "sessions": dict(await store.sessions()),
-        "notes": [note.data for _, note in await store.notes("runs", 0, 10)],
+        "notes": [(note.kind, note.name, note.data) for _, note in await store.notes("runs", 0, 10)],
+        "counters": list(await store.counters(["f", "f!", "g", "~s"])),
+        "signals": list((await store.signals("~s", 0, 10)).signals),
     }
 
 
@@ -158,9 +196,9 @@ async def test_repeated_verb_has_one_effect(name: str) -> None:
     verb = VERBS[name]
     it = await prepare(MemoryStore(clock := ManualClock()), clock)
     assert plain(await verb.call(it)) == verb.first
-    once = await state(it.store)
+    once = await state(it.store), stored_subscriptions(it.store)
     assert plain(await verb.call(it)) == verb.repeat
-    assert await state(it.store) == once
+    assert (await state(it.store), stored_subscriptions(it.store)) == once
     await it.store.close()
 
 
@@ -190,7 +228,7 @@ async def test_verb_whose_reply_is_swallowed_has_one_effect(link: tuple[ServerSt
     verb = VERBS[name]
     async with opened(server_store, way, f"{name}-undisturbed") as it:
         assert plain(await verb.call(it)) == verb.first
-        once = await state(it.store)
+        once = await state(it.store), server_store.subscribers(f"{name}-undisturbed")
     answers: list[Any] = []
     phase = 0
     for attempt in range(PHASES):
@@ -200,7 +238,7 @@ async def test_verb_whose_reply_is_swallowed_has_one_effect(link: tuple[ServerSt
             if not way.stop_swallowing():
                 answers.append(answer)
                 assert answer in (verb.first, verb.repeat)
-                assert await state(it.store) == once
+                assert (await state(it.store), server_store.subscribers(f"{name}-{attempt}")) == once
                 phase += 1
             elif verb.repeat in answers:
                 break
