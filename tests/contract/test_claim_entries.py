@@ -5,6 +5,7 @@ from __future__ import annotations
 from onthedot.stores.contract import Store
 from tests.contract.steps import Worker, add, tasks
 from tests.contract.stored_claims import count_claims
+from tests.faults import scaled
 
 
 async def test_no_claim_is_left_of_a_client_that_cancels(store: Store, worker: Worker) -> None:
@@ -13,6 +14,15 @@ async def test_no_claim_is_left_of_a_client_that_cancels(store: Store, worker: W
     for uuid in uuids:
         assert await worker.cancel(uuid) == [uuid]
         assert await worker.settle(worker.cancelled(uuid)) == ["ok"]
+    assert await count_claims(store) == 0
+
+
+async def test_no_claim_is_left_of_thousands_of_cancels(store: Store, worker: Worker) -> None:
+    for _ in range(scaled(2, 60)):
+        uuids = await add(store, *tasks(100))
+        for uuid in uuids:
+            assert await worker.cancel(uuid) == [uuid]
+            assert await worker.settle(worker.cancelled(uuid)) == ["ok"]
     assert await count_claims(store) == 0
 
 

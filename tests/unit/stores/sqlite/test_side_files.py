@@ -9,7 +9,9 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -73,6 +75,43 @@ async def test_side_files_are_as_open_as_an_existing_database_file(tmp_path: Pat
     assert set(found.values()) == {0o660}
     await hints.aclose()
     await leave(store, "me")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+@pytest.mark.parametrize("command", [["cat"], ["flock", "--nonblock", "--shared"]], ids=lambda command: command[0])
+@pytest.mark.usefixtures("usual_umask")
+async def test_another_user_can_neither_read_nor_lock_the_files(command: list[str]) -> None:
+    """A lock on `-write` that another user may hold would stop all workers."""
+    with public_folder() as folder:
+        store = await open_store(folder / "t.db", "me")
+        files = private_files(folder)
+        assert folder / "t.db-write" in files
+        assert await as_another_user(command, folder / "public") == 0, "it may use other files of this folder"
+        assert [path.name for path in files if await as_another_user(command, path) == 0] == []
+        await leave(store, "me")
+
+
+@contextmanager
+def public_folder() -> Iterator[Path]:
+    """A folder that others may enter, with a file that they may read."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "public").touch()
+        yield folder
+
+
+def private_files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and path.name != "public"]
+
+
+async def as_another_user(command: list[str], path: Path) -> int:
+    rest = ["true"] if command[0] == "flock" else []
+    process = await asyncio.create_subprocess_exec(
+        *command, path, *rest, user=65534, group=65534, extra_groups=[],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    return await process.wait()
 
 
 def remove_lock_files(folder: Path) -> None:
