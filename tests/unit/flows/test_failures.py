@@ -36,11 +36,12 @@ class Tasks:
     def __init__(self, app: App) -> None:
         self.runs: list[Any] = []
         self.broken = True
+        self.broken_numbers = {BROKEN}
 
         @app.task
         async def check(number: int) -> int:
             self.runs.append(number)
-            if number == BROKEN and self.broken:
+            if number in self.broken_numbers and self.broken:
                 raise ValueError(f"no {number}")
             return number
 
@@ -314,6 +315,25 @@ def test_retry_runs_failed_members_and_then_what_waited_for_them(app: App, tasks
     assert tasks.runs.count("count") == 1
     assert tasks.runs.count(BROKEN) == 2
     assert attempts == {40: 1, 41: 1, BROKEN: 2, 43: 1, 44: 1}
+
+
+def test_retry_of_three_failed_of_a_hundred_runs_these_and_then_the_last_task_once(app: App, tasks: Tasks) -> None:
+    tasks.broken_numbers = {7, BROKEN, 77}
+    with app.background():
+        handle = (group(tasks.check.s(number) for number in range(99)) | tasks.count).delay()
+        with pytest.raises(TaskFailed, match=r"no \d+"):
+            handle.result(timeout=SOON)
+        wait_until(lambda: handle.progress().done == 100)
+        assert handle.progress().failed == 4, "the last task was cancelled"
+        tasks.broken = False
+        assert handle.retry() == 4
+        assert handle.result(timeout=SOON) == 99
+        progress = handle.progress()
+        attempts = {info.args["number"]: info.attempt for info in handle.tasks() if info.source == "check"}
+    assert (progress.done, progress.failed, progress.total) == (100, 0, 100)
+    assert tasks.runs.count("count") == 1
+    assert {number: attempt for number, attempt in attempts.items() if attempt != 1} == {7: 2, BROKEN: 2, 77: 2}
+    assert sorted(tasks.runs[99:-1]) == [7, BROKEN, 77]
 
 
 def test_cancel_of_a_flow_reaches_all_that_its_members_have_added(app: App, tasks: Tasks) -> None:
