@@ -69,21 +69,23 @@ export class LiveStream {
   follow(watch: string): void {
     if (watch === this.watch && (this.source || this.isAbsent)) return;
     this.watch = watch;
-    this.hasGap = false;
+    this.hasGap = this.isHidden;
     this.failures = 0;
     if (!this.isHidden) this.open();
   }
 
-  /** A hidden tab gives its connection back after five seconds: a browser has six per host. */
+  /** A hidden tab gives its connection back after five seconds, and takes none at first: a browser has six per host. */
   setHidden(hidden: boolean): void {
     this.surroundings.clearTimeout(this.hideTimer);
     if (hidden) {
-      this.hideTimer = this.surroundings.setTimeout(() => {
+      const hide = () => {
         this.isHidden = true;
         this.hasGap = true;
         this.close();
         this.connection.value = { state: "hidden" };
-      }, HIDDEN_FOR);
+      };
+      if (this.watch === "") hide();
+      else this.hideTimer = this.surroundings.setTimeout(hide, HIDDEN_FOR);
     } else if (this.isHidden) {
       this.isHidden = false;
       this.open();
@@ -181,6 +183,21 @@ export function transitionsOf(data: unknown): readonly Transition[] {
   if (Array.isArray(data)) return data as Transition[];
   const found = (data as { transitions?: unknown; items?: unknown } | null)?.transitions ?? (data as { items?: unknown } | null)?.items;
   return Array.isArray(found) ? (found as Transition[]) : [];
+}
+
+/** By source and state. */
+export type CountsMessage = Record<string, Record<string, number>>;
+
+/** The tasks of all sources; those that are parked count as ready. */
+export function countsByState(message: CountsMessage): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const ofSource of Object.values(message)) {
+    for (const [state, number] of Object.entries(ofSource)) {
+      const shown = state === "parked" ? "ready" : state;
+      counts[shown] = (counts[shown] ?? 0) + number;
+    }
+  }
+  return counts;
 }
 
 /** The newest state per task, so that a row that changed three times since the last frame is painted once. */

@@ -133,6 +133,7 @@ async function loadFailedCount(): Promise<void> {
 
 export function start(): void {
   router.listen(window);
+  if (document.hidden) live.setHidden(true);
   document.addEventListener("visibilitychange", () => live.setHidden(document.hidden));
   window.setInterval(() => {
     if (!document.hidden) now.value = Date.now() + (Math.abs(offset) > 500 ? offset : 0);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { atMostEvery, LiveStream, newestStates } from "../src/live.ts";
+import { atMostEvery, countsByState, LiveStream, newestStates } from "../src/live.ts";
 import type { Refusal, Source } from "../src/live.ts";
 
 class Stream implements Source {
@@ -108,6 +108,18 @@ test("a tab that is hidden for five seconds closes its stream, and fetches its v
   assert.deepEqual(world.received.at(-1), ["reset", null]);
 });
 
+test("a tab that is opened in the background has no stream until it is shown", () => {
+  const world = new World();
+  world.live.setHidden(true);
+  world.live.follow("watch=overview");
+  assert.equal(world.streams.length, 0);
+  assert.deepEqual(world.live.connection.value, { state: "hidden" });
+  world.live.setHidden(false);
+  world.last.accept();
+  assert.equal(world.live.connection.value.state, "live");
+  assert.deepEqual(world.received, [["reset", null]]);
+});
+
 test("a refused stream is opened again after growing pauses", async () => {
   const world = new World();
   world.live.follow("watch=overview");
@@ -170,6 +182,11 @@ test("of several transitions of a task the newest counts", () => {
     { at, uuid: "a", source: "s", state: "succeeded" },
   ]);
   assert.deepEqual([...newest].map(([uuid, { state }]) => [uuid, state]), [["a", "succeeded"], ["b", "ready"]]);
+});
+
+test("the counts of all sources are added, and parked tasks are ready", () => {
+  const counts = countsByState({ a: { ready: 1, parked: 2, failed: 1 }, b: { ready: 4, running: 5 } });
+  assert.deepEqual(counts, { ready: 7, failed: 1, running: 5 });
 });
 
 test("a burst of requests becomes one at once and one later", async () => {

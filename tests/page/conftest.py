@@ -34,11 +34,11 @@ _ONTHEDOT = [sys.executable, "-m", "onthedot"]
 class Shop:
     """The processes of one store: a worker, and the page on a port that stays the same."""
 
-    def __init__(self, folder: Path, program: Path = SHOP, name: str = "shop") -> None:
-        """program, name: of the app."""
+    def __init__(self, folder: Path, program: Path = SHOP, name: str = "shop", store: str = "") -> None:
+        """program, name: of the app. store: its URL; "": SQLite in the folder."""
         self.attacker = ""  # a task with markup in every text
         self._folder = folder
-        self.store = f"sqlite:///{folder}/shop.db"
+        self.store = store or f"sqlite:///{folder}/shop.db"
         self.environment = {
             **os.environ,
             "ONTHEDOT_STORE": self.store,
@@ -59,13 +59,24 @@ class Shop:
             yield
 
     @contextmanager
-    def page(self) -> Iterator[None]:
-        with self._process("-n", self.name, "web", "--listen", f":{self.port}", until="page http"):
-            yield
+    def page(self) -> Iterator[int]:
+        """Yields the pid."""
+        with self._process("-n", self.name, "web", "--listen", f":{self.port}", until="page http") as pid:
+            yield pid
 
     @contextmanager
-    def _process(self, *arguments: str, until: str) -> Iterator[None]:
-        """until: a text of the line after which it serves."""
+    def both(self) -> Iterator[None]:
+        """Worker and page. A memory store is in one process with both."""
+        if self.store.startswith("memory:"):
+            with self._process("dev", str(self.program), "--port", str(self.port), until="worker ready"):
+                yield
+        else:
+            with self.worker(), self.page():
+                yield
+
+    @contextmanager
+    def _process(self, *arguments: str, until: str) -> Iterator[int]:
+        """Yields the pid. until: a text of the line after which it serves."""
         log = self._folder / f"{arguments[-1].replace('/', '_')}.log"
         with log.open("w") as output:
             process = subprocess.Popen(
@@ -74,7 +85,7 @@ class Shop:
         try:
             wait_until(lambda: until in log.read_text() or process.poll() is not None, timeout=60)
             assert until in log.read_text(), log.read_text()
-            yield
+            yield process.pid
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(30)
@@ -105,13 +116,10 @@ async def main():
 """
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    if find_spec("playwright") is None:
-        give_up("no playwright: it comes with the dependency group `page`")
-    if not (ROOT / "src" / "onthedot" / "web" / "static" / "manifest.json").exists():
-        give_up("the page is not built: ./dev page")
-    program = debian.wanted("chromium-headless-shell")
+@contextmanager
+def started_chromium() -> Iterator[Browser]:
+    """Inside, this thread has the event loop of playwright: `asyncio.run` does not work."""
+    program = debian.program("chromium-headless-shell")
     from playwright.sync_api import sync_playwright
 
     flags = ["--no-sandbox", "--disable-gpu", "--disable-quic"]
@@ -120,6 +128,17 @@ def chromium() -> Iterator[Browser]:
         yield browser
         browser.close()
     asyncio.set_event_loop(None)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    if find_spec("playwright") is None:
+        give_up("no playwright: it comes with the dependency group `page`")
+    if not (ROOT / "src" / "onthedot" / "web" / "static" / "manifest.json").exists():
+        give_up("the page is not built: ./dev page")
+    debian.wanted("chromium-headless-shell")
+    with started_chromium() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -217,6 +217,7 @@ def test_without_a_server_the_last_data_stays(tab: Watched, shop: Shop) -> None:
         tab.page.wait_for_selector(".tiles")
     tab.page.wait_for_selector(".banner[role=alert]", timeout=SOON * 1000)
     assert tab.page.locator(".tiles").count() == 1
+    assert_fits_and_is_accessible(tab)
     with other.page():
         tab.page.wait_for_selector(".banner", state="detached", timeout=SOON * 1000)
     tab.page.goto("about:blank")  # it asks the server until then

@@ -1,3 +1,4 @@
+import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { ApiError, type AttentionRow, type Overview } from "../api.ts";
 import { Chart } from "../components/chart.tsx";
@@ -8,19 +9,24 @@ import { SourceTable } from "../components/source-table.tsx";
 import { Sparkline } from "../components/sparkline.tsx";
 import { Ago } from "../components/time.tsx";
 import { count, duration, rate } from "../format.ts";
+import { countsByState, type CountsMessage } from "../live.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
-import { api, canOperate, failedCount, notify, status } from "../session.ts";
+import { api, canOperate, failedCount, isHeld, notify, onMessage, status } from "../session.ts";
 import { useView } from "../view.ts";
+
+const COUNTS_LAST = 3000;
 
 export function OverviewPage() {
   const { data, error, reload } = useView<Overview>("/overview", {}, {
     watch: "watch=overview", on: ["counts", "rates", "transitions", "attention", "invalidate"], pause: 1000, every: 5000,
   });
-  const found = data.value;
+  const counts = useStreamedCounts(data.value);
+  const found = data.value && counts ? { ...data.value, counts } : data.value;
+  const failed = found ? found.counts.failed ?? 0 : null;
   useEffect(() => {
-    if (found) failedCount.value = found.counts.failed ?? 0;
-  }, [found]);
+    if (failed !== null) failedCount.value = failed;
+  }, [failed]);
   return (
     <Loaded data={found} error={error.value}>
       {(overview) => (
@@ -36,6 +42,19 @@ export function OverviewPage() {
       )}
     </Loaded>
   );
+}
+
+/** Counts of the stream are newer than those of the API, until an answer that comes much later. */
+function useStreamedCounts(answer: Overview | null): Record<string, number> | null {
+  const streamed = useSignal<{ counts: Record<string, number>; at: number } | null>(null);
+  useEffect(() => onMessage((name, message) => {
+    if (name === "reset" || name === "store") streamed.value = null;
+    else if (name === "counts" && !isHeld.value) streamed.value = { counts: countsByState(message as CountsMessage), at: Date.now() };
+  }), []);
+  useEffect(() => {
+    if (streamed.value && Date.now() - streamed.value.at > COUNTS_LAST) streamed.value = null;
+  }, [answer]);
+  return streamed.value?.counts ?? null;
 }
 
 function Tiles({ overview }: { overview: Overview }) {

@@ -198,6 +198,7 @@ class ChangeFeed:
         if self._clock.now() - self._read_at > MAX_IDLE:
             self._cursor = ""
             self._published.clear()
+            self._state.forget_counts()
         reads = 0
         while await self.read(MAX_REPLAYED) and reads < MAX_REPLAYED // ENTRIES:
             reads += 1

@@ -89,6 +89,11 @@ class FeedState:
         """Read limits, schedules and workers at the next update."""
         self._checking.expire()
 
+    def forget_counts(self) -> None:
+        """Count again: changes were not read."""
+        self._counts = None
+        self._is_stale = True
+
     def note(
         self,
         listeners: Iterable[FeedListener],

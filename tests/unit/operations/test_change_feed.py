@@ -280,6 +280,23 @@ async def test_counts_and_rates_are_sent_when_they_change() -> None:
         assert {message.kind for message in waiting(late)} == {"counts", "rates"}
 
 
+async def test_counts_are_not_those_of_before_a_long_pause() -> None:
+    async with opened() as shop:
+        first = shop.feed.listen(Watch(transitions=False))
+        await shop.step()
+        await shop.add("1")
+        for _ in range(6):
+            await shop.step(250)
+        first.close()
+        await shop.step(250)
+        await shop.add("2")
+        await shop.step(40_000)
+        late = shop.feed.listen(Watch(transitions=False))
+        for _ in range(2):
+            await shop.step(250)
+        assert of_kind("counts", waiting(late)) == [{"a": {"ready": 2}}]
+
+
 async def test_watched_and_failed_tasks_are_read() -> None:
     async with opened() as shop:
         await shop.add("1", "2")

@@ -1,0 +1,65 @@
+"""Many tabs over HTTP/1.1, of which a browser has six connections per host."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.page.conftest import TOKEN, Shop
+from tests.page.screen_delay import GATE_SHOP
+from tests.support.waits import SOON
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+HIDES = """
+let isHidden = HIDDEN;
+Object.defineProperty(document, "hidden", {get: () => isHidden});
+window.setHidden = (hidden) => {
+    isHidden = hidden;
+    document.dispatchEvent(new Event("visibilitychange"));
+};
+"""
+LIVE = "document.querySelector('.connection.live')?.textContent.includes('live')"
+LOADED = 3.0  # seconds; the goal on a quiet machine is 1 s
+SHOWN = 3.0
+
+
+def new_tab(opener: Page, shop: Shop, *, hidden: bool) -> Page:
+    """Chromium without a screen shows every tab, so the page is made to believe that it is hidden."""
+    page = opener.context.new_page()
+    page.add_init_script(HIDES.replace("HIDDEN", str(hidden).lower()))
+    began = time.monotonic()
+    page.goto(f"{shop.address}/")
+    page.wait_for_selector(".tiles", timeout=SOON * 1000)
+    print(f"loaded after {time.monotonic() - began:.2f} s")
+    assert time.monotonic() - began <= LOADED
+    return page
+
+
+@pytest.mark.timed
+def test_eight_tabs_load_and_each_is_live_when_it_is_shown(chromium: Browser, tmp_path: Path) -> None:
+    shop = Shop(tmp_path, GATE_SHOP, "gates")
+    with shop.both():
+        context = chromium.new_context(reduced_motion="reduce", bypass_csp=True)
+        page = context.new_page()
+        page.goto(f"{shop.address}/?token={TOKEN}")
+        page.goto("about:blank")
+        tabs = [new_tab(page, shop, hidden=number > 0) for number in range(8)]
+        tabs[0].wait_for_function(LIVE, timeout=SOON * 1000)
+        shown = tabs[0]
+        for number, tab in enumerate(tabs[1:], 1):
+            shown.evaluate("setHidden(true)")
+            if number % 4 == 0:  # those that were shown give their connections back after five seconds
+                for other in tabs[:number]:
+                    other.wait_for_function(f"!({LIVE})", timeout=SOON * 1000)
+            began = time.monotonic()
+            tab.evaluate("setHidden(false)")
+            tab.wait_for_function(LIVE, timeout=SOON * 1000)
+            print(f"live after {time.monotonic() - began:.2f} s")
+            assert time.monotonic() - began <= SHOWN
+            shown = tab
+        context.close()
