@@ -1,7 +1,6 @@
 /** Every text that people see on the pages of flows, batches and waiting tasks: a part of `messages`. */
 import { count } from "./format.ts";
-
-const plural = (n: number, one: string, many: string) => `${count(n)} ${n === 1 ? one : many}`;
+import { plural } from "./plural.ts";
 
 export const flowTexts = {
   inProgress: "In progress",
