@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 from msgspec.structs import replace
 
-from onthedot import App
 from onthedot.engine.session import DataLoss, KnownIdentity
 from onthedot.operations.workers import live_workers
 from onthedot.stores.contract import ClaimRequest, Limit, Outcome, StoreIdentity, TurnResult
@@ -21,8 +17,7 @@ from onthedot.stores.memory import MemoryStore
 from tests.support.services import valkey
 from tests.support.services.postgres import TABLES
 from tests.support.waits import until
-
-TICK = 0.2  # seconds
+from tests.unit.engine.data_loss import Shop, add_long_task, assert_one_error
 
 
 class ReplacedStore:
@@ -37,30 +32,6 @@ class ReplacedStore:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
-
-
-class Shop:
-    """An app, and how its store loses all data."""
-
-    def __init__(self, url: str) -> None:
-        self.app = App("shop", store=url, stop_timeout=0, poll_interval=0.2)
-        self.lose: Callable[[], object] = lambda: None
-        self.ticks = 0
-        self.running = 0
-        self.most = 0
-
-        @self.app.task(schedule=timedelta(seconds=TICK))
-        async def tick() -> None:
-            self.ticks += 1
-
-        @self.app.task(concurrency=1)
-        async def single() -> None:
-            self.running += 1
-            self.most = max(self.most, self.running)
-            await asyncio.sleep(0.02)
-            self.running -= 1
-
-        self.single = single
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
@@ -110,7 +81,7 @@ async def test_worker_declares_limits_and_schedules_again_after_a_loss(
         assert shop.most == 1
         (worker,) = await live_workers(app.runtime.store)
         assert worker.data_lost is not None
-    _assert_one_error(caplog, "has lost its data")
+    assert_one_error(caplog, "has lost its data")
 
 
 class RevertedStore(MemoryStore):
@@ -138,7 +109,7 @@ async def test_worker_keeps_its_runs_if_the_store_went_back_and_knows_its_sessio
     shop = Shop("memory://")
     store = RevertedStore(shop.app.runtime.clock)
     shop.app.runtime.use_store(store)
-    runs, go_on = _add_long_task(shop.app)
+    runs, go_on = add_long_task(shop.app)
     async with shop.app.running():
         worker = shop.app.runtime.worker
         assert worker is not None
@@ -154,50 +125,7 @@ async def test_worker_keeps_its_runs_if_the_store_went_back_and_knows_its_sessio
         await handle
         assert worker.session_id == session
     assert runs == ["began"]
-    _assert_one_error(caplog, "went back to an older state")
-
-
-async def test_worker_keeps_its_runs_if_an_older_copy_of_redis_is_restored(caplog: pytest.LogCaptureFixture) -> None:
-    with valkey.server() as server:
-        shop = Shop(server.url)
-        runs, go_on = _add_long_task(shop.app)
-        async with shop.app.running():
-            handle = await shop.app.named("long").enqueue()
-            await until(lambda: runs)
-            with redis.Redis.from_url(server.url) as client:
-                copy = [(key, client.dump(key)) for key in client.scan_iter()]
-                await asyncio.gather(*await shop.single.enqueue_many([{}] * 5))
-                with client.pipeline(transaction=True) as restore:
-                    restore.flushall()
-                    for key, value in copy:
-                        restore.restore(key, 0, value)
-                    restore.execute()
-            before = shop.ticks
-            await until(lambda: shop.ticks >= before + 2)
-            go_on.set()
-            await handle
-            (worker,) = await live_workers(shop.app.runtime.store)
-            assert worker.data_lost is not None
-    assert runs == ["began"]
-    _assert_one_error(caplog, "went back to an older state")
-
-
-def _add_long_task(app: App) -> tuple[list[str], asyncio.Event]:
-    runs: list[str] = []
-    go_on = asyncio.Event()
-
-    @app.task
-    async def long() -> None:
-        runs.append("began")
-        await go_on.wait()
-
-    return runs, go_on
-
-
-def _assert_one_error(caplog: pytest.LogCaptureFixture, words: str) -> None:
-    errors = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
-    (error,) = [line for line in errors if "tasks added since may be gone" in line]
-    assert words in error
+    assert_one_error(caplog, "went back to an older state")
 
 
 def test_identity_that_stays_or_grows_is_no_loss() -> None:

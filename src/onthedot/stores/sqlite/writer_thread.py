@@ -268,7 +268,7 @@ class WriterThread(RequestThread[SqliteTables]):
                 if self._presence is not None and inode(self._presence.path) != self._presence.inode:
                     self._restore_side_files()
                 return self.tables
-            self.close()
+            self._leave_replaced_file()
             raise StoreUnavailable(
                 f"{self.path} was deleted or replaced while it was open; tasks in it are gone, a new one is made next",
                 stored=False,
@@ -329,14 +329,19 @@ class WriterThread(RequestThread[SqliteTables]):
         await super().stop()
 
     def close(self) -> None:
+        presence = self._presence
+        self._presence = None
+        self._leave_replaced_file()
+        if presence is not None:
+            presence.close(has_sessions=self._has_sessions)
+
+    def _leave_replaced_file(self) -> None:
+        """The presence stays: the new file may be an older copy that knows the sessions of this process."""
         self.disconnect()
-        if self._presence is not None:
-            self._presence.close(has_sessions=self._has_sessions)
-            self._presence = None
-            for process in self._peers:
-                self._close_pidfd(process)
-            self._peers.clear()
-            self._notifier.clear()
+        for process in self._peers:
+            self._close_pidfd(process)
+        self._peers.clear()
+        self._notifier.clear()
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
