@@ -10,7 +10,6 @@ from onthedot.clock.durations import Duration
 from onthedot.errors import BadEvent
 from onthedot.events.callbacks import EventSignals
 from onthedot.events.event import Event
-from onthedot.events.event_encoder import EventEncoder
 from onthedot.events.event_types import TypePattern
 from onthedot.events.resume_handles import (
     SIGNAL,
@@ -81,7 +80,7 @@ class EventVerbs:
         return [event.id for event in new]
 
     def _encode(self, events: Sequence[Event[Any]]) -> list[NewEvent]:
-        return EventEncoder(self._runtime.config.events, self._runtime.name).encode(events, _PUBLISH)
+        return self._runtime.event_encoder().encode(events, _PUBLISH)
 
     # -- resume handles
 

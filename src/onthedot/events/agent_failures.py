@@ -18,6 +18,7 @@ from onthedot.events.topic_names import dead_letter_topic
 from onthedot.model.agent_names import agent_of
 from onthedot.model.event_origin import event_id
 from onthedot.model.failures import decode_failure
+from onthedot.model.traces import TraceContext
 from onthedot.observability.events import Observer
 from onthedot.stores.contract import Effects, Ended, NewEvent, Record
 
@@ -40,12 +41,13 @@ class AgentFailures:
         """Implements `OnFailed`. Raises Undecodable for a body that cannot be read: then there is no dead letter."""
         if agent_of(record.source) is None:
             return _NONE
-        stored, _ = read_body(record.body)
+        stored, headers = read_body(record.body)
         failure = decode_failure(ended.error) or TaskFailure("", "", "", record.attempt)
         events = [self._dead_letter(stored, record.uuid, failure)]
         if stored.fails_as is not None:
             try:
-                events.append(self._failure_event(stored, record, failure, stored.fails_as))
+                trace = TraceContext(headers.trace, headers.trace_state).headers if headers.trace else {}
+                events.append(self._failure_event(stored, record, failure, stored.fails_as, trace))
             except Exception as error:  # noqa: BLE001 - reported; the dead letter is more important
                 self._observer.effects_not_made(record, error)
         self._observer.event_dead(stored.event, stored.agent, failure)
@@ -57,7 +59,10 @@ class AgentFailures:
         identity = dead_letter_id(stored.event, stored.agent, stored.replay)
         return raw_event(identity, dead_letter_topic(stored.topic, stored.dlt_suffix), message, int(self._now()))
 
-    def _failure_event(self, stored: StoredRecord, record: Record, failure: TaskFailure, event_type: str) -> NewEvent:
+    def _failure_event(
+        self, stored: StoredRecord, record: Record, failure: TaskFailure, event_type: str, trace: Mapping[str, str]
+    ) -> NewEvent:
+        """trace: headers of the trace in which the event was published: the run that failed may be elsewhere."""
         request = _original_event(stored)
         payload: dict[str, Any] = {
             "error": failure.message,
@@ -76,7 +81,7 @@ class AgentFailures:
             occurred_at=from_ms(int(self._now())),
             topic=stored.fails_to or None,
         )
-        return new_event(event, self._settings, self._app)
+        return new_event(event, self._settings, self._app, trace)
 
 
 def _fields(event: Event[Any]) -> Mapping[str, Any]:

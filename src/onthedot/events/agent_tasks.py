@@ -7,12 +7,13 @@ from typing import Any
 from onthedot.definitions.new_task import TaskOwner, TaskTemplate, render_template, task_policy
 from onthedot.errors import ArgumentError, BadLimit
 from onthedot.events.agent_source import EVENT_FIELDS, AgentSource, payload_annotation
-from onthedot.events.bus import BusRecord
+from onthedot.events.bus import BusMessage, BusRecord
 from onthedot.events.cloudevents import message_attributes, read_event, type_of
 from onthedot.events.dead_letters import replay_number, replayed_for
 from onthedot.events.event import Event
 from onthedot.events.received_records import place_of, stored_record, task_uuid, write_body
 from onthedot.model.options import AddOptions
+from onthedot.model.traces import PARENT_HEADER, STATE_HEADER, TraceContext, trace_of_headers
 from onthedot.stores.contract import NewTask
 
 
@@ -110,8 +111,17 @@ class AgentTasks:
             dlt_suffix=self._source.host.settings().dlt_suffix,
             problem=problem,
         )
-        return write_body(stored, label, correlation_id)
+        return write_body(stored, label, correlation_id, _trace_of(record.message))
 
 
 def _leave_payload(data: bytes) -> None:
     """For agents that do not look at the payload before the task runs."""
+
+
+def _trace_of(message: BusMessage) -> TraceContext | None:
+    """The span that has published a message, in a header of any case."""
+    found: dict[str, str] = {}
+    for name, value in message.headers:
+        if (lower := name.lower()) in (PARENT_HEADER, STATE_HEADER):
+            found[lower] = (value or b"").decode(errors="replace")
+    return trace_of_headers(found) if found else None

@@ -12,6 +12,7 @@ from onthedot.codec.body import Headers, Undecodable
 from onthedot.events.bus import BusMessage, BusRecord
 from onthedot.model.agent_names import AGENT_PREFIX
 from onthedot.model.event_origin import event_id
+from onthedot.model.traces import TraceContext
 
 _KEY = "key"
 _VALUE = "value"
@@ -119,10 +120,11 @@ def stored_record(record: BusRecord, **fields: Any) -> StoredRecord:
     )
 
 
-def write_body(record: StoredRecord, label: str, correlation_id: str | None) -> bytes:
-    """The body of the task of a record."""
+def write_body(record: StoredRecord, label: str, correlation_id: str | None, trace: TraceContext | None) -> bytes:
+    """The body of the task of a record. trace: of the code that has published the event."""
     metadata = None if correlation_id is None else {"correlation_id": correlation_id}
-    return _encode(_AgentBody(args=record, label=label, metadata=metadata))
+    parent, state = trace or ("", "")
+    return _encode(_AgentBody(args=record, label=label, metadata=metadata, trace=parent, trace_state=state))
 
 
 def read_body(body: bytes) -> tuple[StoredRecord, Headers]:
@@ -131,4 +133,5 @@ def read_body(body: bytes) -> tuple[StoredRecord, Headers]:
         stored = _decode(body)
     except (ValueError, RecursionError) as error:
         raise Undecodable(f"the stored record cannot be read: {error}") from error
-    return stored.args, Headers(label=stored.label, metadata=stored.metadata)
+    headers = Headers(label=stored.label, metadata=stored.metadata, trace=stored.trace, trace_state=stored.trace_state)
+    return stored.args, headers

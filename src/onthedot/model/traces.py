@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -14,6 +14,9 @@ from onthedot.stores.contract import NewTask, Outcome
 if TYPE_CHECKING:
     from onthedot.model.context import RunState
 
+PARENT_HEADER = "traceparent"
+STATE_HEADER = "tracestate"
+_MAX_STATE = 512  # characters; W3C lets programs drop what is longer
 _PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 
 
@@ -30,6 +33,12 @@ class TraceContext(NamedTuple):
     @property
     def span_id(self) -> str:
         return self.parent.split("-")[2]
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """As headers of a message."""
+        state = {STATE_HEADER: self.state} if self.state else {}
+        return {PARENT_HEADER: self.parent, **state}
 
     def pass_on(self, tasks: Sequence[NewTask]) -> tuple[NewTask, ...]:
         """The tasks, whose runs continue the trace."""
@@ -51,6 +60,23 @@ def parse_parent(text: str) -> ParentFields | None:
         return None
     fields = ParentFields(*found.groups())
     return fields if int(fields.trace_id, 16) and int(fields.span_id, 16) else None
+
+
+def trace_of_headers(headers: Mapping[str, str]) -> TraceContext | None:
+    """The span that a message names, which any program may have written. None: it names none.
+
+    headers: with names in lower case
+
+    >>> trace_of_headers({"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}).span_id
+    'b7ad6b7169203331'
+    >>> trace_of_headers({"traceparent": "00-0"}) is None
+    True
+    """
+    parent = headers.get(PARENT_HEADER, "")
+    if parse_parent(parent) is None:
+        return None
+    state = headers.get(STATE_HEADER, "")
+    return TraceContext(parent, state if len(state) <= _MAX_STATE else "")
 
 
 class RunSpan(Protocol):
@@ -91,6 +117,10 @@ class TaskTracer(Protocol):
 
     def begin_window(self, schedule: str, tasks: Sequence[NewTask]) -> SendSpan:
         """The same for the tasks of a schedule, which begins a trace."""
+        ...
+
+    def current(self) -> TraceContext | None:
+        """The span of the code that calls; None: there is none."""
         ...
 
     def enter(self, context: TraceContext) -> None:

@@ -96,6 +96,9 @@ class Tracing(Observer):
         if isinstance(outcome, Ended):
             span.set_status(Status(StatusCode.ERROR, f"{failure.type}: {message}"))
 
+    def current(self) -> TraceContext | None:
+        return self._switch.attempt(current_context, None)
+
     def enter(self, context: TraceContext) -> None:
         self._switch.attempt(lambda: _enter(context), None)
 

@@ -230,7 +230,10 @@ class Runtime:
 
     def encode_events(self, events: Sequence[Event[Any]], verb: str) -> list[NewEvent]:
         """Encodes events for the outbox of the store, which settles the task that publishes them."""
-        return EventEncoder(self.config.events, self.name).encode_with_task(events, verb)
+        return self.event_encoder().encode_with_task(events, verb)
+
+    def event_encoder(self) -> EventEncoder:
+        return EventEncoder(self.config.events, self.name, self.find_tracing())
 
     def _before_register(self, source: Source) -> None:
         self.host.ensure_known(source.name, source.module)

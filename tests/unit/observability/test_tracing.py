@@ -189,6 +189,10 @@ class Recorded:
         """As `find_tracing` in a program whose tracer provider is this one."""
         return Tracing(version, log, runs_in_trace=False, provider=self._provider)
 
+    def tracer(self, name: str) -> trace.Tracer:
+        """For spans of the user's code."""
+        return self._provider.get_tracer(name)
+
     @property
     def spans(self) -> Sequence[ReadableSpan]:
         return self.exporter.get_finished_spans()
