@@ -88,10 +88,11 @@ class TaskReports:
         return asyncio.run_coroutine_threadsafe(self.results(record, page), self._loop).result()
 
     def encode_events(self, events: Sequence[Any], verb: str) -> Sequence[NewEvent]:
-        capability(self._store, Outbox, verb)
         if self._encode_events is None:
             raise TypeError(f"{verb}: this worker publishes no events")
-        return self._encode_events(events, verb)
+        encoded = self._encode_events(events, verb)  # first: where an outbox is set, its error names the reason
+        capability(self._store, Outbox, verb)
+        return encoded
 
     def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
         verb = f"complete() of task {outcome.lease.uuid}, which can return its result instead"
