@@ -89,6 +89,22 @@ def test_flow_goes_on_within_a_second(prefect: PrefectServer, tmp_path: Path) ->
         assert program.wait_for_end() == 0
 
 
+@pytest.mark.timed
+async def test_flow_goes_on_within_a_second_of_the_last_event(prefect: PrefectServer, tmp_path: Path) -> None:
+    """From `publish` over relay, callback service and the task onthedot.resume to the code behind `wait_for`."""
+    app = App("shop", store=f"sqlite:///{tmp_path}/shop.db", events=Events(results=(CREATED,), prefect=prefect.api))
+    with flow_program(prefect, tmp_path, "expect") as program:
+        async with app.running():
+            await until(lambda: bool(program.notes("handle")) and program.state() == "PAUSED", PATIENCE)
+            await app.publish(created(1))
+            published_at = time.time()
+            await app.publish(created(2))
+            result = await asyncio.to_thread(program.wait_for_notes, "result")
+            assert result.at - published_at < 1
+            assert await asyncio.to_thread(program.wait_for_end) == 0, program.output()
+    app.runtime.close()
+
+
 def test_handle_that_is_complete_before_the_pause_resumes_the_run_once(prefect: PrefectServer, tmp_path: Path) -> None:
     """The task has sent its request before the pause, and was refused: nobody else resumes the run."""
     (tmp_path / "k1").write_text('"early"')

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from onthedot import App, BadEvent, current_task
+from onthedot import App, BadEvent, Expired, current_task
 from onthedot.errors import StoreUnavailable
 from onthedot.events import Event, Events, Kafka
 from onthedot.stores.capabilities import Outbox
@@ -156,3 +157,36 @@ async def test_signal_that_cannot_be_made_does_not_hold_up_others(app: App, capl
         )
         assert (await handle.result(SOON))["id"] == "p2"
     assert "event p1 (Shop.Order.Packed) sends no signal: IndexError" in caplog.text
+
+
+@pytest.mark.timed
+async def test_expired_comes_within_a_second_of_its_time(outbox_store: AppStore) -> None:
+    """To a task and to other code. An event that comes later changes nothing."""
+    app: App[Any] = App(outbox_store.name, store=outbox_store.url, events=Events(results=(CREATED,)))
+
+    @app.task
+    async def order() -> tuple[float, list[str]]:
+        handle = await app.expect({CREATED: 2}, correlation_id="c2", timeout=1)
+        try:
+            await handle.wait()
+        except Expired as error:
+            return time.monotonic(), [event.id for event in error.events]
+        raise AssertionError("it has not expired")
+
+    async with app.running():
+        began = time.monotonic()
+        waiting = await order.enqueue()
+        handle = await app.expect({CREATED: 2}, correlation_id="c1", timeout=1)
+        await app.publish(part(1))
+        with pytest.raises(Expired) as raised:
+            await handle.wait()
+        ended = time.monotonic()
+        assert [event.id for event in raised.value.events] == ["e1"]
+        task_ended, came = await waiting.result(SOON)
+        assert came == []
+        assert 1 <= ended - began < 2.2, "the first 0.2 s are for the start"
+        assert 1 <= task_ended - began < 2.2
+        await app.publish(part(2))
+        await until(lambda: _has_arrived(app, 2))
+        assert await handle.status() == "expired"
+    app.runtime.close()
