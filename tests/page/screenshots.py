@@ -1,15 +1,17 @@
-"""Takes the screenshots of docs/how-to/page.md: a shop with real workers, in Chromium.
+"""Takes the screenshots of docs/how-to/page.md and genesis.md: a shop with real workers and the example, in Chromium.
 
-python -m tests.page.screenshots
+python -m tests.page.screenshots [genesis]     genesis: only that of the example
 """
 
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.acceptance.row_e.test_genesis import genesis
 from tests.page.checkout import ROOT
 from tests.page.conftest import SHOP, TOKEN, Shop
 from tests.page.event_fills import events, refused_events
@@ -83,11 +85,38 @@ def take_flows(browser: Browser, folder: Path) -> None:
         take(page, studio, f"flows/{flow}", "flow-narrow", "light", "narrow")
 
 
+def take_genesis(browser: Browser, folder: Path) -> None:
+    """One batch that is complete, and one in the middle."""
+    folder.mkdir()
+    with genesis(folder, seconds=[0.4, 1.6]) as example:
+        page = browser.new_context(viewport={"width": 1100, "height": 760}).new_page()
+        page.goto(example.url)
+        page.select_option("[name=type]", "location_name")
+        page.fill("[name=count]", "24")
+        page.click("button.main")
+        page.wait_for_selector("text=all after")
+        page.select_option("[name=type]", "character_name")
+        page.fill("[name=count]", "50")
+        page.click("button.main")
+        page.wait_for_selector(".batch + .batch")
+        page.wait_for_selector(".batch:first-child li")
+        page.wait_for_timeout(300)  # for the bar
+        page.screenshot(path=IMAGES / "genesis.png")
+
+
 def main() -> None:
     from playwright.sync_api import sync_playwright  # not where tests are collected without it
 
     IMAGES.mkdir(exist_ok=True)
     program = debian.program("chromium-headless-shell")
+    if sys.argv[1:] == ["genesis"]:
+        with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+            browser = playwright.chromium.launch(
+                executable_path=program.path, args=["--no-sandbox"], env=program.environment
+            )
+            take_genesis(browser, Path(folder) / "genesis")
+            browser.close()
+        return
     code = Path(tempfile.gettempdir()) / "shop.py"  # tracebacks show no path of this checkout
     shutil.copy(SHOP, code)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
@@ -116,6 +145,7 @@ def main() -> None:
                 take(page, shop, "sources/deliver", "source", "light")
                 take(page, shop, "", "narrow", "dark", "narrow")
         take_flows(browser, Path(folder) / "studio")
+        take_genesis(browser, Path(folder) / "genesis")
         browser.close()
     code.unlink()
 
