@@ -1,4 +1,4 @@
-"""Consumers: classes that make and run one kind of task, and their registry (row A)."""
+"""Consumers: classes that make and run one kind of task, and their registry."""
 
 from __future__ import annotations
 
