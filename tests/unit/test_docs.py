@@ -68,6 +68,18 @@ def test_table_of_packages_has_every_package() -> None:
     assert (packages | modules) - named == set()
 
 
+def test_lists_of_files_to_change_name_files_that_exist() -> None:
+    """A path begins at the root, at the package, at the sources of the page, or at the store of its line."""
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    lists = text[text.index("## Where do I change") : text.index("## Tests")]
+    named = set(re.findall(r"`([\w./-]+\.(?:py|sql|lua|tsx?|md|json|toml|css|yml))`", lists))
+    bases = [ROOT, SOURCE, ROOT / "page" / "src", SOURCE / "stores" / "redis", SOURCE / "stores" / "postgres"]
+    paths = {path for path in named if "/" in path}
+    assert [path for path in sorted(paths) if not any((base / path).is_file() for base in bases)] == []
+    names = {path.name for path in [*ROOT.glob("*.*"), *SOURCE.rglob("*.*"), *bases[2].rglob("*.*")]}
+    assert named - paths - names == set()
+
+
 def test_navigation_has_every_page_once() -> None:
     """The decisions are listed on a page of their own."""
     listed = NAVIGATION.findall((ROOT / "mkdocs.yml").read_text("utf-8"))
