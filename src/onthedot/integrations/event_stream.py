@@ -7,24 +7,18 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Protocol
 
-import msgspec
-
 from onthedot.batches.parts import Part
 from onthedot.codec.plain_json import json_value
 from onthedot.errors import StoreError, StreamRestarted, TaskNotFound
 from onthedot.integrations.live_values import live_values
 from onthedot.integrations.message_buffer import ClientStalled, MessageBuffer
 from onthedot.model.streams import StreamEntry
-from onthedot.web import server_exit
+from onthedot.web import server_events
+from onthedot.web.server_events import COMMENT, FIRST, StreamLifetime, encode_event
 
-COMMENT_EVERY = 15.0  # seconds without a message: proxies close a connection on which nothing comes
 LIVE_EVERY = 1.0  # seconds between two reads of live values
 RETRY_AFTER = 1.0  # seconds, after an error of the store
-LONGEST = 1800.0  # seconds for which a stream lives; then the browser continues with a new one
-LONGEST_UNWATCHED = 30.0  # the same, where the server does not show that it stops, and so waits for its streams
 
-_FIRST = b"retry: 1000\n\n"  # ms until a browser connects again
-_COMMENT = b":\n\n"
 _RESTARTED = b"id:\nevent: reset\ndata: null\n\n"  # the empty id: a browser that connects again begins anew
 
 
@@ -36,21 +30,11 @@ class Streamable(Protocol):
         ...
 
 
-def encode_event(kind: str, data: object, cursor: str | None = None) -> bytes:
-    """One event. cursor: None: it cannot be replayed, and leaves the id of the event before.
-
-    >>> encode_event("item", "a", "7-1")
-    b'id: 7-1\\nevent: item\\ndata: "a"\\n\\n'
-    """
-    named = "" if cursor is None else f"id: {cursor}\n"
-    return f"{named}event: {kind}\ndata: ".encode() + msgspec.json.encode(json_value(data)) + b"\n\n"
-
-
 def encode_entry(entry: StreamEntry) -> bytes:
     data = entry.data
     if isinstance(data, Part):
         data = data.to_dict()
-    return encode_event(entry.kind, data, entry.cursor)
+    return encode_event(entry.kind, json_value(data), entry.cursor)
 
 
 class EventStream:
@@ -68,22 +52,18 @@ class EventStream:
         self._live = live_values(handle)
         self._buffer = MessageBuffer()
         self._reading: asyncio.Task[None] | None = None
-        self._end_of_life: asyncio.TimerHandle | None = None
+        self._lifetime = StreamLifetime(self._buffer.end)
 
     async def open(self) -> None:
-        await self._buffer.put(_FIRST)
+        await self._buffer.put(FIRST)
         with suppress(StoreError):  # read again soon
             await self._send_live()
-        lifetime = LONGEST if server_exit.is_known() else LONGEST_UNWATCHED
-        self._end_of_life = asyncio.get_running_loop().call_later(lifetime, self._buffer.end)
-        server_exit.exit_watch().add(self, self._buffer.end)
+        self._lifetime.start()
         self._reading = asyncio.create_task(self._read())
         self._reading.add_done_callback(lambda _: self._buffer.end())
 
     async def close(self) -> None:
-        server_exit.exit_watch().remove(self)
-        if self._end_of_life is not None:
-            self._end_of_life.cancel()
+        self._lifetime.stop()
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait([self._reading])
@@ -93,10 +73,10 @@ class EventStream:
 
     async def __anext__(self) -> bytes:
         try:
-            async with asyncio.timeout(COMMENT_EVERY):
+            async with asyncio.timeout(server_events.COMMENT_EVERY):
                 message = await self._buffer.take()
         except TimeoutError:
-            return _COMMENT
+            return COMMENT
         if message is not None:
             return message
         if self._reading is not None and self._reading.done():
@@ -150,4 +130,4 @@ class EventStream:
 
     async def _send_live(self) -> None:
         for value in await self._live.read():
-            await self._buffer.put(encode_event(value.kind, value.data))
+            await self._buffer.put(encode_event(value.kind, json_value(value.data)))

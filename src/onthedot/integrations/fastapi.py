@@ -26,6 +26,7 @@ try:
 
     from onthedot.integrations.dashboard import dashboard
     from onthedot.web.auth import anyone
+    from onthedot.web.server_events import HEADERS
     from onthedot.web.settings import User
 except ImportError as _error:
     raise ImportError("onthedot.integrations.fastapi needs starlette: pip install 'onthedot[fastapi]'") from _error
@@ -36,7 +37,6 @@ StatelessLifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[None]
 StatefulLifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any]]]
 
 _NO_CACHE = {"Cache-Control": "no-store"}
-_STREAM_HEADERS = {**_NO_CACHE, "X-Accel-Buffering": "no"}  # nginx would gather events
 _ASK_AGAIN = {**_NO_CACHE, "Retry-After": "1"}
 
 
@@ -180,7 +180,7 @@ class EventStreamResponse(StreamingResponse):
     media_type = "text/event-stream"
 
     def __init__(self, stream: EventStream) -> None:
-        super().__init__(stream, headers=_STREAM_HEADERS)
+        super().__init__(stream, headers=HEADERS)
         self._stream = stream
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

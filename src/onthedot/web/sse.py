@@ -5,29 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
-import msgspec
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from onthedot.errors import StoreError, TaskNotFound
 from onthedot.model.task import TaskInfo
 from onthedot.operations.feed_listener import FeedListener, FeedMessage, TransitionsMessage, Watch, watch_flow
-from onthedot.web import server_exit
+from onthedot.web import server_events
 from onthedot.web.context import WebContext
 from onthedot.web.endpoints import Query, WebCall
 from onthedot.web.errors import ApiError
 from onthedot.web.filters import TaskQuery, Text, read_filter
 from onthedot.web.handlers.tasks import task_rows
+from onthedot.web.server_events import COMMENT, FIRST, HEADERS, StreamLifetime, encode_event
 
-COMMENT_EVERY = 15.0  # seconds without a message: proxies close a connection on which nothing comes
-LONGEST = 1800.0  # seconds for which a stream lives; then the browser continues with a new one
-LONGEST_UNWATCHED = 30.0  # the same, where the server does not show that it stops, and so waits for its streams
 _PROGRESS_AGE = 0.5  # seconds between two reads of the progress of a flow or batch
-_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # nginx would gather messages
-_FIRST = b"retry: 1000\n\n"  # ms until a browser connects again
-_COMMENT = b":\n\n"
 
 
 class ChangesQuery(Query, frozen=True, kw_only=True):
@@ -56,6 +50,8 @@ async def follow_changes(call: WebCall[ChangesQuery, None]) -> StreamingResponse
             watch = watch_flow(progress)
         case "overview":
             pass
+        case _:
+            assert_never(query.watch)
     last_id = call.request.headers.get("last-event-id", "")[:200]
     return ChangeStreamResponse(ChangeStream(call, watch, last_id, progress))
 
@@ -72,14 +68,11 @@ class ChangeStream:
         self._progress = progress
         self._sent_progress: object = None
         self._listener: FeedListener | None = None
-        self._end_of_life: asyncio.TimerHandle | None = None
+        self._lifetime = StreamLifetime(self.end)
 
     def open(self) -> None:
         self._context.streams.add(self, self._call.user.name)
-        is_known = server_exit.is_known() or bool(self._context.settings.host)
-        lifetime = LONGEST if is_known else LONGEST_UNWATCHED
-        self._end_of_life = asyncio.get_running_loop().call_later(lifetime, self.end)
-        server_exit.exit_watch().add(self, self.end)
+        self._lifetime.start(is_ended_by_server=bool(self._context.settings.host))
         self._listener = self._call.operations.feed.listen(self._watch, self._last_id)
 
     def end(self) -> None:
@@ -90,26 +83,24 @@ class ChangeStream:
     def close(self) -> None:
         self.end()
         self._context.streams.remove(self)
-        server_exit.exit_watch().remove(self)
-        if self._end_of_life is not None:
-            self._end_of_life.cancel()
+        self._lifetime.stop()
 
     async def messages(self) -> AsyncGenerator[bytes, None]:
         listener = self._listener
         assert listener is not None
-        yield _FIRST + encode_message("hello", self._hello())
+        yield FIRST + encode_event("hello", self._hello())
         while True:
             try:
-                async with asyncio.timeout(COMMENT_EVERY):
+                async with asyncio.timeout(server_events.COMMENT_EVERY):
                     message = await listener.next()
             except TimeoutError:
-                yield _COMMENT
+                yield COMMENT
                 continue
             except StopAsyncIteration:
                 break
             for encoded in await self._encode(message):
                 yield encoded
-        yield encode_message("bye", None)
+        yield encode_event("bye", None)
 
     def _hello(self) -> dict[str, Any]:
         user = self._call.user
@@ -130,7 +121,7 @@ class ChangeStream:
                 data = (await task_rows(self._context)).row(data)
             except (StoreError, ApiError):  # the message "store" tells it
                 return ()
-        return [*found, encode_message(message.kind, data, message.id)]
+        return [*found, encode_event(message.kind, data, message.id or None)]
 
     async def _progress_messages(self) -> Sequence[bytes]:
         """How far the flow or batch is, if it has changed."""
@@ -147,21 +138,12 @@ class ChangeStream:
         if found == self._sent_progress:
             return ()
         self._sent_progress = found
-        return (encode_message(kind, {"id": self._progress, "progress": found}),)
+        return (encode_event(kind, {"id": self._progress, "progress": found}),)
 
 
 def _public(state: str) -> str:
     """Users see a parked task as ready."""
     return "ready" if state == "parked" else state
-
-
-def encode_message(kind: str, data: object, cursor: str = "") -> bytes:
-    """
-    >>> encode_message("reset", None, "7.12")
-    b'id: 7.12\\nevent: reset\\ndata: null\\n\\n'
-    """
-    named = f"id: {cursor}\n" if cursor else ""
-    return f"{named}event: {kind}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
 
 
 class ChangeStreamResponse(StreamingResponse):
@@ -170,7 +152,7 @@ class ChangeStreamResponse(StreamingResponse):
     media_type = "text/event-stream"
 
     def __init__(self, stream: ChangeStream) -> None:
-        super().__init__(stream.messages(), headers=_HEADERS)
+        super().__init__(stream.messages(), headers=HEADERS)
         self._stream = stream
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

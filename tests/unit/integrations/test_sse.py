@@ -17,7 +17,7 @@ from starlette.routing import Route
 from onthedot import App, BatchPolicy, StoreUnavailable, StreamEntry, TaskNotFound, current_task
 from onthedot.integrations import event_stream, message_buffer
 from onthedot.integrations.fastapi import lifespan, sse
-from onthedot.web import server_exit
+from onthedot.web import server_events, server_exit
 from tests.support.sse_client import Event, Refused, connect, read_all
 from tests.support.waits import SOON, every_chance, until
 from tests.support.web_server import serving
@@ -215,7 +215,7 @@ def test_handle_for_sync_code_is_refused(app: App) -> None:
 
 
 async def test_comment_comes_while_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_stream, "COMMENT_EVERY", 0.02)
+    monkeypatch.setattr(server_events, "COMMENT_EVERY", 0.02)
     numbers = Numbers()
     numbers.gate = lambda number: False
     async with serving(web(numbers)) as server, connect(server.port, "/") as connection:
@@ -336,7 +336,7 @@ async def test_error_of_the_object_breaks_the_connection(caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize("longest", ["LONGEST", "LONGEST_UNWATCHED"])
 async def test_response_ends_after_its_longest_time(longest: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_stream, longest, 0.02)
+    monkeypatch.setattr(server_events, longest, 0.02)
     if longest == "LONGEST_UNWATCHED":
         monkeypatch.setattr(server_exit, "is_known", lambda: False)
     numbers = Numbers()
