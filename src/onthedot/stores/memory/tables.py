@@ -36,7 +36,7 @@ from onthedot.stores.rules.insert import add, new_record
 from onthedot.stores.rules.lanes import release_capacity
 from onthedot.stores.rules.outbox import publish
 from onthedot.stores.rules.places import due_in, end_as_chore
-from onthedot.stores.rules.records import UNQUEUED_REASONS, alarm_of, ended, with_history, with_state
+from onthedot.stores.rules.records import UNQUEUED_REASONS, after_end, alarm_of, with_history, with_state
 from onthedot.stores.rules.settle import late_verdict, requeue_outcome, suspend
 from onthedot.stores.rules.task_tables import LeasedRecord, SessionEntry
 
@@ -343,10 +343,10 @@ class MemoryTables(MemoryCounterTables):
         match outcome:
             case Completed():
                 result = self._keep_result(outcome)
-                over = ended(history, lease, started, self.now, outcome.keep, result, history.error)
+                over = after_end(history, lease, started, self.now, outcome.keep, result, history.error)
                 self._end(record, "succeeded", over, outcome.keep)
             case Ended():
-                over = ended(history, lease, started, self.now, outcome.keep, None, outcome.error)
+                over = after_end(history, lease, started, self.now, outcome.keep, None, outcome.error)
                 self._end(record, outcome.state, over, outcome.keep)
             case Requeued():
                 requeue_outcome(self, outcome, record, started, chore=claim.chores)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onthedot.stores.contract import ENDED, NO_HISTORY, Added, History, NewTask, Record
 from onthedot.stores.rules.places import enter, leave, must_end, next_place
-from onthedot.stores.rules.records import times_out
+from onthedot.stores.rules.records import wait_deadline
 from onthedot.stores.rules.task_tables import TaskTables
 from onthedot.stores.rules.unique_keys import key_holder, take_key
 
@@ -57,7 +57,7 @@ def new_record(new: NewTask, seq: int, due: int, added: int, now: float) -> Reco
     history = NO_HISTORY
     if links.waits is not None:
         place = "waiting"
-        history = History(wait_until=times_out(links.waits, now))
+        history = History(wait_until=wait_deadline(links.waits, now))
     return Record(
         new.uuid, new.source, new.body, new.policy, new.lane, new.unique, due, seq, added, place, history, links
     )  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import ceil
 
+from msgspec.structs import replace
+
 from onthedot.stores.contract import ENDED, NO_HISTORY, History, Lease, Reason, Record, Requeued, State, Suspended, Wait
 
 UNQUEUED_REASONS: frozenset[Reason] = frozenset(
@@ -13,17 +15,11 @@ UNQUEUED_REASONS: frozenset[Reason] = frozenset(
 
 
 def with_state(record: Record, state: State, history: History | None = None) -> Record:
-    return Record(
-        record.uuid, record.source, record.body, record.policy, record.lane, record.unique, record.due, record.seq,
-        record.added, state, record.history if history is None else history, record.links,
-    )  # fmt: skip
+    return replace(record, state=state, history=record.history if history is None else history)
 
 
 def rescheduled(record: Record, due: int, state: State, history: History) -> Record:
-    return Record(
-        record.uuid, record.source, record.body, record.policy, record.lane, record.unique, due, record.seq,
-        record.added, state, history, record.links,
-    )  # fmt: skip
+    return replace(record, due=due, state=state, history=history)
 
 
 def with_history(
@@ -34,27 +30,21 @@ def with_history(
     cancel_requested: bool = False,
     result: bytes | None = None,
 ) -> History:
-    return History(
-        reason or history.reason,
-        history.retries,
-        history.crashes,
-        history.earlier,
-        history.cancel_requested or cancel_requested,
-        history.settled_fence,
-        session or history.session,
-        started if started is not None else history.started,
-        history.ended,
-        history.keep_until,
-        history.result if result is None else result,
-        history.error,
-        history.hops,
-        history.revives,
-        history.wait,
-        history.wait_until,
+    return replace(
+        history,
+        reason=reason or history.reason,
+        session=session or history.session,
+        started=history.started if started is None else started,
+        cancel_requested=history.cancel_requested or cancel_requested,
+        result=history.result if result is None else result,
     )
 
 
-def ended(
+def after_settle(history: History, lease: Lease) -> History:
+    return replace(history, settled_fence=lease.fence, session=lease.session)
+
+
+def after_end(
     history: History,
     lease: Lease,
     started: int | None,
@@ -63,36 +53,35 @@ def ended(
     result: bytes | None,
     error: bytes | None,
 ) -> History:
-    at = int(now)
-    return History(
-        history.reason,
-        history.retries,
-        history.crashes,
-        history.earlier,
-        history.cancel_requested,
-        lease.fence,
-        lease.session,
-        started,
-        at,
-        at + keep,
-        result,
-        error,
-        history.hops,
-        history.revives,
+    ended = int(now)
+    return replace(
+        history,
+        settled_fence=lease.fence,
+        session=lease.session,
+        started=started,
+        ended=ended,
+        keep_until=ended + keep,
+        result=result,
+        error=error,
+        wait=None,
+        wait_until=None,
     )
 
 
-def adopted(record: Record, seq: int) -> Record:
+def after_adopt(record: Record, seq: int) -> Record:
     """As the copy of another store's begins, whose fences and sessions are others."""
     was = record.history
     history = History(
-        "lifted", was.retries, was.crashes, was.earlier, started=was.started, error=was.error, hops=was.hops + 1,
+        reason="lifted",
+        retries=was.retries,
+        crashes=was.crashes,
+        earlier=was.earlier,
+        started=was.started,
+        error=was.error,
+        hops=was.hops + 1,
         revives=was.revives,
-    )  # fmt: skip
-    return Record(
-        record.uuid, record.source, record.body, record.policy, record.lane, record.unique, record.due, seq,
-        record.added, "scheduled", history,
-    )  # fmt: skip
+    )
+    return replace(record, seq=seq, state="scheduled", history=history, links=None)
 
 
 def is_superseded(here: Record, copy: Record) -> bool:
@@ -100,79 +89,55 @@ def is_superseded(here: Record, copy: Record) -> bool:
     return here.state in ENDED and here.history.reason == "lifted" and here.history.hops <= copy.history.hops
 
 
-def revived(record: Record, now: float) -> Record:
+def after_revive(record: Record, now: float) -> Record:
     """Due now; or waiting as at first, if it never started."""
     was = record.history
     waits = None if record.links is None or was.started is not None else record.links.waits
     history = History(
-        earlier=record.attempt, settled_fence=was.settled_fence, session=was.session, started=was.started,
-        hops=was.hops, revives=was.revives + 1, wait_until=None if waits is None else times_out(waits, now),
-    )  # fmt: skip
+        earlier=record.attempt,
+        settled_fence=was.settled_fence,
+        session=was.session,
+        started=was.started,
+        hops=was.hops,
+        revives=was.revives + 1,
+        wait_until=None if waits is None else wait_deadline(waits, now),
+    )
     return rescheduled(record, int(now), "scheduled" if waits is None else "waiting", history)
 
 
-def times_out(wait: Wait, now: float) -> int | None:
+def wait_deadline(wait: Wait, now: float) -> int | None:
     """When a wait that begins now is over in any case."""
     return None if wait.timeout is None else ceil(now + wait.timeout)
 
 
-def settled_by(history: History, lease: Lease) -> History:
-    return History(
-        history.reason,
-        history.retries,
-        history.crashes,
-        history.earlier,
-        history.cancel_requested,
-        lease.fence,
-        lease.session,
-        history.started,
-        history.ended,
-        history.keep_until,
-        history.result,
-        history.error,
-        history.hops,
-        history.revives,
-        history.wait,
-        history.wait_until,
-    )
-
-
 def after_requeue(history: History, outcome: Requeued, started: int | None) -> History:
-    lease = outcome.lease
     crashes = history.crashes
     earlier = history.earlier
     if outcome.reset_crashes:
         earlier += crashes
         crashes = 0
-    return History(
-        "due",
-        history.retries + outcome.counted,
-        crashes,
-        earlier,
-        history.cancel_requested,
-        lease.fence,
-        lease.session,
-        started,
+    return replace(
+        _without_end(history),
+        reason="due",
+        retries=history.retries + outcome.counted,
+        crashes=crashes,
+        earlier=earlier,
+        settled_fence=outcome.lease.fence,
+        session=outcome.lease.session,
+        started=started,
         error=outcome.error or history.error,
-        hops=history.hops,
-        revives=history.revives,
     )
 
 
 def after_suspension(history: History, outcome: Suspended, started: int | None, wait_until: int | None) -> History:
-    lease = outcome.lease
-    return History(
-        "due",
-        history.retries,
-        0,
-        history.earlier + history.crashes,
-        history.cancel_requested,
-        lease.fence,
-        lease.session,
-        started,
-        error=history.error,
-        hops=history.hops,
-        revives=history.revives,
+    return replace(
+        _without_end(history),
+        reason="due",
+        crashes=0,
+        earlier=history.earlier + history.crashes,
+        settled_fence=outcome.lease.fence,
+        session=outcome.lease.session,
+        started=started,
         wait=outcome.wait,
         wait_until=wait_until,
     )
@@ -181,36 +146,22 @@ def after_suspension(history: History, outcome: Suspended, started: int | None, 
 def after_wait(history: History) -> History:
     if history.started is None and history == History(wait_until=history.wait_until):  # nothing else has happened
         return NO_HISTORY
-    return History(
-        "due",
-        history.retries,
-        history.crashes,
-        history.earlier,
-        history.cancel_requested,
-        history.settled_fence,
-        history.session,
-        history.started,
-        error=history.error,
-        hops=history.hops,
-        revives=history.revives,
-    )
+    return replace(_without_end(history), reason="due")
 
 
 def after_crash(history: History, most: int, started: int, counted: bool) -> History:
     crashes = history.crashes + counted
-    return History(
-        "crashed" if crashes >= most and not history.cancel_requested else "crash",
-        history.retries,
-        crashes,
-        history.earlier,
-        history.cancel_requested,
-        history.settled_fence,
-        history.session,
-        started,
-        error=history.error,
-        hops=history.hops,
-        revives=history.revives,
+    return replace(
+        _without_end(history),
+        reason="crashed" if crashes >= most and not history.cancel_requested else "crash",
+        crashes=crashes,
+        started=started,
     )
+
+
+def _without_end(history: History) -> History:
+    """Without an end, its result and a wait."""
+    return replace(history, ended=None, keep_until=None, result=None, wait=None, wait_until=None)
 
 
 def expiry(record: Record) -> int | None:

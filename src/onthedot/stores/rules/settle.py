@@ -7,11 +7,11 @@ from onthedot.stores.rules.journal import write_note
 from onthedot.stores.rules.places import must_end, queue_chore, requeue
 from onthedot.stores.rules.records import (
     after_requeue,
+    after_settle,
     after_suspension,
     after_wait,
     rescheduled,
-    settled_by,
-    times_out,
+    wait_deadline,
     with_state,
 )
 from onthedot.stores.rules.task_tables import TaskTables
@@ -28,7 +28,7 @@ def requeue_outcome(
     """The task is released. claimed_at: the start of this run."""
     history = record.history
     if chore and history.reason != "lifted":  # it must end
-        queue_chore(tables, with_state(record, record.state, settled_by(history, outcome.lease)))
+        queue_chore(tables, with_state(record, record.state, after_settle(history, outcome.lease)))
         return
     if outcome.error:
         write_note(tables, record.seq, Note(outcome.lease, "error", str(record.attempt), outcome.error))
@@ -39,9 +39,9 @@ def requeue_outcome(
 def suspend(tables: TaskTables, outcome: Suspended, record: Record, claimed_at: int | None, *, chore: bool) -> None:
     """The task waits, unless it must end."""
     if chore:
-        queue_chore(tables, with_state(record, record.state, settled_by(record.history, outcome.lease)))
+        queue_chore(tables, with_state(record, record.state, after_settle(record.history, outcome.lease)))
         return
-    history = after_suspension(record.history, outcome, claimed_at, times_out(outcome.wait, tables.now))
+    history = after_suspension(record.history, outcome, claimed_at, wait_deadline(outcome.wait, tables.now))
     if must_end(history):
         requeue(tables, record, after_wait(history), None)
         return

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from onthedot.stores.contract import ENDED, Added, LeasedTasks, Record
 from onthedot.stores.rules.counters import uncount_end
 from onthedot.stores.rules.places import end_as_chore, enter, next_place, queue_chore
-from onthedot.stores.rules.records import UNQUEUED_REASONS, adopted, is_superseded, revived, with_state
+from onthedot.stores.rules.records import UNQUEUED_REASONS, after_adopt, after_revive, is_superseded, with_state
 from onthedot.stores.rules.sessions import lease_chores, open_client_session, reap_overdue
 from onthedot.stores.rules.task_tables import TaskTables, UniqueKey
 from onthedot.stores.rules.unique_keys import key_holder, take_key
@@ -43,7 +43,7 @@ def adopt(tables: TaskTables, record: Record) -> Added:
         take_key(tables, record.uuid, record, record.added)
     if existing is not None:
         tables.delete_ended(existing)
-    queue_chore(tables, adopted(record, tables.insert_copy(record)))
+    queue_chore(tables, after_adopt(record, tables.insert_copy(record)))
     return Added(record.uuid, fresh=True)
 
 
@@ -68,7 +68,7 @@ def _revive_one(tables: TaskTables, record: Record) -> bool:
             tables.set_key(record.source, record.unique, UniqueKey(record.uuid, None))
     tables.leave_ended(record)
     uncount_end(tables, record)
-    again = revived(record, tables.now)
+    again = after_revive(record, tables.now)
     if again.state != "waiting":
         again = with_state(again, next_place(again.due, again.lane, tables.now))
     enter(tables, [again])

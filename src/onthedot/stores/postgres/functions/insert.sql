@@ -37,7 +37,7 @@ BEGIN
             coalesce(policy, '{}'), decode(body, 'base64'), links, links ->> 'flow',
             CASE WHEN links -> 'increments' IS NOT NULL
                 THEN ARRAY(SELECT json_array_elements_text(links -> 'increments')) END,
-            times_out_v1(links -> 'waits', _now)
+            wait_deadline_v1(links -> 'waits', _now)
         FROM given ON CONFLICT (uuid, app) DO NOTHING
         RETURNING seq, uuid, source, lane, due, boost, cost, expires, max_crashes, wait_until,
             links -> 'waits' IS NOT NULL AS has_wait

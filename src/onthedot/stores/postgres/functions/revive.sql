@@ -37,7 +37,7 @@ BEGIN
         _task.result_until := NULL;
         _task.due := floor(_now);
         _wait := CASE WHEN _task.started IS NULL THEN _task.links -> 'waits' END;
-        _task.wait_until := times_out_v1(_wait, _now);
+        _task.wait_until := wait_deadline_v1(_wait, _now);
         PERFORM enter_v1(_task, next_place_v1(
             'due', false, _task.due, _task.lane, _now, false, _wait IS NOT NULL), _now);
         IF _wait IS NOT NULL THEN

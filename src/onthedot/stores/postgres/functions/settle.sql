@@ -30,7 +30,7 @@ BEGIN
             crashes = CASE WHEN d.resets THEN 0 ELSE t.crashes END,
             earlier = t.earlier + CASE WHEN d.resets THEN t.crashes ELSE 0 END,
             wait = CASE WHEN d.kind = 'w' THEN d.wait END,
-            wait_until = CASE WHEN d.kind = 'w' THEN times_out_v1(d.wait, _now) END,
+            wait_until = CASE WHEN d.kind = 'w' THEN wait_deadline_v1(d.wait, _now) END,
             started = CASE WHEN d.chore OR d.after IS NULL AND d.wait IS NULL THEN t.started ELSE d.at END,
             error = CASE WHEN d.data <> '' AND NOT d.stays THEN d.data ELSE t.error END
         FROM decided AS d WHERE t.ctid = d.task_ctid

@@ -13,9 +13,9 @@ CREATE FUNCTION current_wait_v1(_wait json, _links json) RETURNS json LANGUAGE s
     SELECT coalesce(_wait, _links -> 'waits')
 $$;
 
--- name: times_out_v1
+-- name: wait_deadline_v1
 -- When a wait that begins now is over in any case.
-CREATE FUNCTION times_out_v1(_wait json, _now double precision) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION wait_deadline_v1(_wait json, _now double precision) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT ceil(_now + (_wait ->> 'timeout')::bigint)::bigint
 $$;
 
