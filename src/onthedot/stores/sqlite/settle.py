@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Literal, NamedTuple, assert_never
 
 from onthedot.stores.contract import (
     NO_HISTORY,
@@ -43,10 +43,41 @@ _UNTOUCHED = (
     int(NO_HISTORY.cancel_requested),
 )
 _Known = tuple[TaskRow, int]  # a task that this process has claimed, as it was then; its fence
-_End = tuple[TaskRow, State, Lease, int | None, int, bytes | None, bytes | None, int | None]
-"""Task, state, lease, started, keep, result, error, keep_result."""
-_Retention = tuple[str, int, int | None, State | None]
-"""What, for how long; source and state of tasks."""
+
+
+class _End(NamedTuple):
+    row: TaskRow
+    state: State
+    lease: Lease
+    started: int | None
+    keep: int  # ms
+    result: bytes | None
+    error: bytes | None
+    keep_result: int | None  # ms
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is the end of a first attempt, without a result."""
+        return self.row.reason is None and not self.result and self.error is None
+
+
+class _PlainEnd(NamedTuple):
+    """What plain ends of one call share; the parameters of a statement."""
+
+    fence: int
+    session: str
+    started: int | None
+    ended: int
+    keep_until: int
+
+
+class _Retention(NamedTuple):
+    """A deadline that tasks share. source and state: of tasks, None for results."""
+
+    kind: Literal["task", "result"]
+    keep: int
+    source: int | None = None
+    state: State | None = None
 
 
 class SettleBatch:
@@ -152,11 +183,12 @@ class SettleBatch:
         match outcome:
             case Completed():
                 error = row.error if row.reason is not None else None
-                self._ends.append(
-                    (row, "succeeded", lease, started, outcome.keep, outcome.result, error, outcome.keep_result)
-                )
+                keep_result = outcome.keep_result
+                end = _End(row, "succeeded", lease, started, outcome.keep, outcome.result, error, keep_result)
+                self._ends.append(end)
             case Ended():
-                self._ends.append((row, outcome.state, lease, started, outcome.keep, None, outcome.error, None))
+                end = _End(row, outcome.state, lease, started, outcome.keep, None, outcome.error, None)
+                self._ends.append(end)
             case Requeued():
                 self.write()
                 requeue_outcome(tables, outcome, tables.record(row), started, chore=chore)
@@ -192,70 +224,77 @@ class SettleBatch:
     def _write_ends(self) -> None:
         tables = self._tables
         now = int(tables.now)
+        retained: list[_End] = []
+        deleted: list[_End] = []
+        for end in self._ends:
+            (retained if end.keep > 0 else deleted).append(end)
+            self._release_names(end.row)
+        self._save_retained(retained, now)
+        self._delete(deleted, now)
+        self._count_ends()
+        tables.end_subscriptions([end.row.uuid for end in self._ends])
+        self._write_deadlines(retained, now)
+
+    def _release_names(self, row: TaskRow) -> None:
+        """Its unique key is free, and the one that waits for it is notified."""
+        policy = row_policy(row)
+        if row.unique is not None and policy.unique_for is None:
+            self._tables.db.execute(SQL["free_key"], (row.source, row.unique, row.uuid))
+        if policy.reply_to is not None:
+            self._tables.notifications.ended.setdefault(policy.reply_to, []).append(row.uuid)
+
+    def _save_retained(self, ends: Sequence[_End], now: int) -> None:
+        tables = self._tables
         saves: list[Row] = []
-        plain: defaultdict[Row, list[int]] = defaultdict(list)
-        deleted: list[Row] = []
-        recent: list[Row] = []
-        retained: defaultdict[_Retention, list[int]] = defaultdict(list)
-        for row, state, lease, started, keep, result, error, keep_result in self._ends:
-            seq = row.seq
-            key = (row.source, state)
-            policy = row_policy(row)
-            if row.unique is not None and policy.unique_for is None:
-                tables.db.execute(SQL["free_key"], (row.source, row.unique, row.uuid))
-            if policy.reply_to is not None:
-                tables.notifications.ended.setdefault(policy.reply_to, []).append(row.uuid)
-            if keep <= 0:
-                tables.transitions[key].append(row.uuid)
-                deleted.append((seq,))
-                if row.added + RECENT_MS > now:
-                    recent.append((tables.app, row.uuid, row.added + RECENT_MS))
-                continue
-            retained["task", keep, row.source, state].append(seq)
-            tables.transitions[key].append(seq)
+        plain: defaultdict[_PlainEnd, list[int]] = defaultdict(list)
+        for end in ends:
+            row = end.row
+            key = (row.source, end.state)
+            tables.transitions[key].append(row.seq)
             tables.counts[key] += 1
-            if row.reason is None and not result and error is None:  # at the first attempt, and without a result
-                plain[lease.fence, lease.session, started, now, now + keep].append(seq)
-                continue
-            result_until = None
-            if result and keep_result is not None:
-                result_until = now + min(keep, keep_result)
-                if keep_result < keep:
-                    retained["result", keep_result, None, None].append(seq)
-            history, moves = _history(row)
-            end = (
-                lease.fence,
-                lease.session,
-                started,
-                now,
-                now + keep,
-                result,
-                error,
-                *moves,
-                result_until,
-                None,
-                None,
-                seq,
-            )
-            saves.append((row.due, state, *history, *end))
+            if end.is_plain:
+                shared = _PlainEnd(end.lease.fence, end.lease.session, end.started, now, now + end.keep)
+                plain[shared].append(row.seq)
+            else:
+                saves.append(_saved_columns(end, now))
         for shared, seqs in plain.items():
             tables.db.execute(SQL["save_plain_ends"], (*shared, json_list(seqs)))
         tables.db.executemany(SQL["save_history"], saves)
+
+    def _delete(self, ends: Sequence[_End], now: int) -> None:
+        """Tasks that are not retained. A young one is remembered, because its add may be repeated."""
+        tables = self._tables
+        deleted: list[Row] = []
+        recent: list[Row] = []
+        for end in ends:
+            row = end.row
+            tables.transitions[row.source, end.state].append(row.uuid)
+            deleted.append((row.seq,))
+            remember_until = row.added + RECENT_MS
+            if remember_until > now:
+                recent.append((tables.app, row.uuid, remember_until))
         tables.delete(deleted)
         tables.db.executemany(SQL["remember"], recent)
-        self._count_ends()
-        tables.end_subscriptions([row.uuid for row, *_ in self._ends])
-        for (what, keep, source, ended_as), seqs in retained.items():
-            tables.db.execute(SQL["retain"], (tables.app, what, now + keep, now, json_list(seqs), source, ended_as))
+
+    def _write_deadlines(self, ends: Sequence[_End], now: int) -> None:
+        tables = self._tables
+        deadlines: defaultdict[_Retention, list[int]] = defaultdict(list)
+        for end in ends:
+            row = end.row
+            deadlines[_Retention("task", end.keep, row.source, end.state)].append(row.seq)
+            if end.result and end.keep_result is not None and end.keep_result < end.keep:
+                deadlines[_Retention("result", end.keep_result)].append(row.seq)
+        for (kind, keep, source, state), seqs in deadlines.items():
+            tables.db.execute(SQL["retain"], (tables.app, kind, now + keep, now, json_list(seqs), source, state))
 
     def _count_ends(self) -> None:
         """Raise each counter once."""
         ended: Counter[str] = Counter()
         failed: Counter[str] = Counter()
         by_links: defaultdict[tuple[str, bool], list[TaskRow]] = defaultdict(list)  # most share their links
-        for row, state, *_ in self._ends:
-            if row.links is not None:
-                by_links[row.links, state == "succeeded"].append(row)
+        for end in self._ends:
+            if end.row.links is not None:
+                by_links[end.row.links, end.state == "succeeded"].append(end.row)
         for (_, succeeded), rows in by_links.items():
             links = row_links(rows[0])
             for name in () if links is None else links.increments:
@@ -268,6 +307,32 @@ class SettleBatch:
 def _may_depend(effects: Effects | None, settled: Collection[str]) -> bool:
     """Whether new tasks may find one of these tasks: by their uuid, or as the holder of their unique key."""
     return effects is not None and any(new.unique is not None or new.uuid in settled for new in effects.tasks)
+
+
+def _saved_columns(end: _End, now: int) -> Row:
+    """The parameters of `save_history`."""
+    row = end.row
+    history, moves = _history(row)
+    result_until = None
+    if end.result and end.keep_result is not None:
+        result_until = now + min(end.keep, end.keep_result)
+    return (
+        row.due,
+        end.state,
+        *history,
+        end.lease.fence,
+        end.lease.session,
+        end.started,
+        now,
+        now + end.keep,
+        end.result,
+        end.error,
+        *moves,
+        result_until,
+        None,  # wait
+        None,  # wait_until
+        row.seq,
+    )
 
 
 def _history(row: TaskRow) -> tuple[Row, Row]:
