@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Reversible
 from heapq import merge
 from itertools import islice
+from typing import assert_never
 
 from onthedot.stores.contract import ENDED, MAX_AHEAD, Page, Position, Record
 from onthedot.stores.memory.ordered_queue import SEQ_BITS, OrderedQueue
@@ -60,6 +61,8 @@ def _candidates(tables: MemoryTables, where: Mapping[str, str], request: ReadReq
             return _queued([tables.waiting], request, is_by_added=True)
         case "ended":
             return _ended(tables, where, request)
+        case _:
+            assert_never(request.name)
 
 
 def _added(records: Reversible[Record], after: Key | None) -> Iterator[tuple[Candidate, Record]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from onthedot.stores.postgres.connections import PostgresConnection
 from onthedot.stores.postgres.queries import SQL
@@ -52,6 +52,8 @@ class PostgresLists:
                 return await self._by_moment(request, "list_ready", source_of(where))
             case "ended":
                 return await self._ended(request)
+            case _:
+                assert_never(request.name)
 
     async def _by_seq(self, request: ReadRequest, query: str, start: int, *names: str) -> list[Candidate]:
         """start: before all seqs of the list."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from heapq import nlargest
-from typing import Any
+from typing import Any, assert_never
 
 from onthedot.stores.redis.record_format import seq_bytes
 from onthedot.stores.redis.uuid_format import uuid_beginning
@@ -49,6 +49,8 @@ class RedisLists:
                 return await self._queued(request, where.get("lane", ""))
             case "ended":
                 return await self._ended(request)
+            case _:
+                assert_never(request.name)
 
     async def _list(self, request: ReadRequest, name: str, filter_name: str = "") -> Any:
         moment, seq = request.after or (0, 0)

@@ -31,7 +31,8 @@ from onthedot.stores.redis.client import info_fields
 from onthedot.stores.redis.lists import RedisLists
 from onthedot.stores.redis.policy_format import remember_policy
 from onthedot.stores.redis.position import PositionAnswer, to_limit, to_position
-from onthedot.stores.redis.record_format import seq_bytes, to_schedules, to_seen_record, unpack_message
+from onthedot.stores.redis.record_format import seq_bytes, to_seen_record, unpack_message
+from onthedot.stores.redis.schedule_format import to_schedules
 from onthedot.stores.redis.series_format import to_entries
 from onthedot.stores.redis.uuid_format import pack_each_uuid, pack_uuid, to_uuid
 from onthedot.stores.rules.change_log import choose_newest

@@ -1,8 +1,7 @@
-"""How records, outcomes and messages are packed; the Lua side is `lua/lib/record_format.lua`."""
+"""How records and messages are packed; the Lua side is `lua/lib/record_format.lua`."""
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
@@ -15,19 +14,13 @@ from onthedot.stores.contract import (
     DEFAULT,
     ENDED,
     NO_HISTORY,
-    Completed,
-    Ended,
     History,
     NewTask,
-    Outcome,
     Reason,
     Record,
-    Requeued,
-    Schedule,
     State,
-    Suspended,
 )
-from onthedot.stores.redis.link_format import PackedLinks, PackedWait, pack_links, pack_wait, to_links, to_wait
+from onthedot.stores.redis.link_format import PackedLinks, PackedWait, pack_links, to_links, to_wait
 from onthedot.stores.redis.policy_format import (
     UNKNOWN_SOURCE,
     UnknownPolicy,
@@ -41,8 +34,6 @@ from onthedot.stores.rules.records import UNQUEUED_REASONS, with_history
 _TASK = Struct(">q6sH")  # due, added, length of the head
 _HISTORY = Struct(">HI")  # lengths of head and error
 _HEAD_LENGTH = Struct(">H")
-_log = logging.getLogger("onthedot.store")
-_reported_schedules: set[bytes] = set()  # each is due in every turn
 _number = int.from_bytes  # looked up once: every record has two
 encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
 decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder().decode
@@ -100,25 +91,7 @@ class TaskGroup(msgspec.Struct, array_like=True):
     links: PackedLinks | None = None
 
 
-class OutcomeGroup(msgspec.Struct, array_like=True):
-    """Consecutive outcomes that share claim, kind and times."""
-
-    fence: int
-    session: str
-    state: str | None
-    keep: int
-    keep_result: int | None
-    after: float | None
-    counted: bool
-    reset_crashes: bool = False
-    wait: PackedWait | None = None
-    number: int = 1
-    same_data: bool = False
-    effects: list[TaskGroup] | None = None
-    new_tasks: int = 0
-
-
-_UNREADABLE = (struct.error, LookupError, ValueError, TypeError, msgspec.MsgspecError)  # of a damaged record
+UNREADABLE = (struct.error, LookupError, ValueError, TypeError, msgspec.MsgspecError)  # of a damaged record
 _decode_head = msgspec.msgpack.Decoder(_Head).decode
 _decode_history_head = msgspec.msgpack.Decoder(_HistoryHead).decode
 
@@ -221,11 +194,11 @@ def to_seen_record(
     except UnknownPolicy as unknown:
         if unknown.digest not in unreadable_policies:
             raise
-    except _UNREADABLE:
+    except UNREADABLE:
         pass
     try:
         return _to_damaged_record(seq, task, history, state, now)
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
 
 
@@ -257,7 +230,7 @@ def _to_damaged_record(seq: bytes, task: bytes, packed_history: bytes | None, st
 def _read_or(read: Callable[[], T], default: T) -> T:
     try:
         return read()
-    except _UNREADABLE:
+    except UNREADABLE:
         return default
 
 
@@ -278,7 +251,7 @@ def to_records(rows: Sequence[Any]) -> RecordRows:
     except UnknownPolicy as unknown:
         if unknown.digest not in unreadable_policies:
             raise
-    except _UNREADABLE:
+    except UNREADABLE:
         pass
     found = RecordRows([], [], [])
     for seq, task, history in zip(numbers, tasks, histories or repeat(None), strict=False):
@@ -296,36 +269,6 @@ def seq_bytes(seqs: Iterable[int]) -> list[bytes]:
     return [seq.to_bytes(6, "big") for seq in seqs]
 
 
-def to_schedule(name: bytes, packed: bytes, rule: bytes) -> Schedule:
-    digest, next_at, rev, paused, last_at, runs, incoming = decode(packed)[:7]  # others are of a newer version
-    nothing = (False, None)
-    return Schedule(
-        name.decode(), rule, digest, None if next_at in nothing else next_at, rev, bool(paused),
-        None if last_at in nothing else last_at, runs, bool(incoming),
-    )  # fmt: skip
-
-
-def to_schedules(rows: Iterable[Sequence[Any]]) -> list[Schedule]:
-    """One that cannot be read is left out, and the others fire."""
-    found: list[Schedule] = []
-    for name, packed, rule in rows:
-        try:
-            found.append(to_schedule(name, packed, rule))
-        except _UNREADABLE:
-            if name not in _reported_schedules:
-                _reported_schedules.add(name)
-                _log.error("schedule %s cannot be read: it does not fire until it is declared again", name.decode())
-    return found
-
-
-def pack_schedule(schedule: Schedule) -> tuple[object, ...]:
-    """Without its rule, which is opaque to the server."""
-    return (
-        schedule.name, schedule.definition_digest, schedule.next_at, schedule.rev, schedule.paused, schedule.last_at,
-        schedule.runs, schedule.incoming,
-    )  # fmt: skip
-
-
 def unpack_message(packed: bytes) -> tuple[list[Any], bytes]:
     """The head, and what follows it."""
     (length,) = _HEAD_LENGTH.unpack_from(packed)
@@ -341,61 +284,3 @@ def unpack_leased(packed: bytes) -> list[Record]:
         end = start + int.from_bytes(packed[start - 4 : start], "big")
         records.append(to_record(packed[start - 10 : start - 4], packed[start:end], None))
     return records
-
-
-class _Run(NamedTuple):
-    group: OutcomeGroup
-    uuids: list[str]
-    data: list[bytes]
-    new_tasks: list[bytes]
-
-
-def pack_outcomes(outcomes: Sequence[Outcome], policies: dict[str, str]) -> tuple[bytes, list[bytes]]:
-    """Groups, and their payloads: what a group shares is sent once."""
-    runs = _runs(outcomes, policies)
-    payloads: list[bytes] = []
-    for group, uuids, data, new_tasks in runs:
-        group.number = len(uuids)
-        group.same_data = len(data) > 1 and data.count(data[0]) == len(data)
-        payloads.append(pack_uuids(uuids))
-        payloads += data[:1] if group.same_data else data
-        payloads += new_tasks
-    return encode([run.group for run in runs]) if runs else b"", payloads
-
-
-def _runs(outcomes: Sequence[Outcome], policies: dict[str, str]) -> list[_Run]:
-    runs: list[_Run] = []
-    last: tuple[Any, ...] | None = None
-    for outcome in outcomes:
-        kind, data = _kind(outcome)
-        effects = outcome.effects
-        if kind == last and effects is None:
-            runs[-1].uuids.append(outcome.lease.uuid)
-            runs[-1].data.append(data)
-            continue
-        group = OutcomeGroup(*kind)
-        new_tasks: list[bytes] = []
-        last = kind
-        if effects is not None:
-            group.effects = group_tasks(effects.tasks, policies)
-            group.new_tasks = len(effects.tasks)
-            new_tasks = pack_tasks(effects.tasks)
-            last = None
-        runs.append(_Run(group, [outcome.lease.uuid], [data], new_tasks))
-    return runs
-
-
-def _kind(outcome: Outcome) -> tuple[tuple[Any, ...], bytes]:
-    """The first fields of an `OutcomeGroup`, and its result or error."""
-    lease = outcome.lease
-    match outcome:
-        case Completed():
-            kind = (lease.fence, lease.session, "succeeded", outcome.keep, outcome.keep_result, None, False)
-            return kind, outcome.result
-        case Ended():
-            return (lease.fence, lease.session, outcome.state, outcome.keep, None, None, False), outcome.error
-        case Requeued():
-            counts = (outcome.counted, outcome.reset_crashes)
-            return (lease.fence, lease.session, None, 0, None, outcome.after, *counts), outcome.error
-        case Suspended():
-            return (lease.fence, lease.session, None, 0, None, None, False, True, pack_wait(outcome.wait)), b""

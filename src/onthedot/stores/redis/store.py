@@ -40,6 +40,7 @@ from onthedot.stores.contract import (
 )
 from onthedot.stores.redis.client import PATIENCE, RedisClient, closed
 from onthedot.stores.redis.hints import RedisHintStream
+from onthedot.stores.redis.outcome_format import pack_outcomes
 from onthedot.stores.redis.policy_format import UnknownPolicy, forget_missing, remember_policy
 from onthedot.stores.redis.position import pack_limit
 from onthedot.stores.redis.reads import RedisReads
@@ -49,12 +50,10 @@ from onthedot.stores.redis.record_format import (
     group_tasks,
     or_none,
     pack_copies,
-    pack_outcomes,
-    pack_schedule,
     pack_tasks,
     to_records,
-    to_schedules,
 )
+from onthedot.stores.redis.schedule_format import pack_schedule, to_schedules
 from onthedot.stores.redis.series_format import pack_entries, pack_retention
 from onthedot.stores.redis.subscription import RedisSubscription
 from onthedot.stores.redis.url import RedisAddress, parse_url

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Sequence
+from typing import assert_never
 
 from onthedot.errors import StoreFull
 from onthedot.stores.contract import MAX_KEPT_SIGNALS, Counter, NewSignal, Record, Wait
@@ -43,6 +44,8 @@ def is_met(wait: Wait, counter: Counter) -> bool:
             return counter.failed == 0
         case "failure":
             return counter.failed > 0
+        case _:
+            assert_never(wait.requires)
 
 
 def signal(tables: TaskTables, signals: Sequence[NewSignal]) -> list[bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -44,6 +44,8 @@ class SqliteLists:
                 return self._ready(request)
             case "ended":
                 return self._ended(request)
+            case _:
+                assert_never(request.name)
 
     def _list(self, query: str, request: ReadRequest, start: Key, **names: object) -> list[Candidate]:
         """start: before all keys."""
