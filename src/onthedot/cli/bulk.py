@@ -22,7 +22,7 @@ from onthedot.cli.output import screen, write
 from onthedot.cli.target import with_operations
 from onthedot.model.redaction import redacted
 from onthedot.operations import Operations
-from onthedot.operations.audit import Recorder, names
+from onthedot.operations.audit import Recorder, list_names
 from onthedot.operations.humanize import plural
 from onthedot.operations.task_queries import TaskFilter
 from onthedot.supervisor.exit_codes import FAILED, INTERRUPTED, CommandError
@@ -77,7 +77,7 @@ def run_bulk(options: GlobalOptions, given: dict[str, Any], action: BulkAction) 
 
     async def work(operations: Operations) -> None:
         """All steps are one change."""
-        async with operations.recorded(f"{action.verb} tasks", names(uuids) if named else target) as note:
+        async with operations.recorded(f"{action.verb} tasks", list_names(uuids) if named else target) as note:
             note.found = total
             steps = operations.recorded_by(Recorder())
             try:

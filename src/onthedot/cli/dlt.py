@@ -23,7 +23,7 @@ from onthedot.events.settings import Events
 from onthedot.model.limits import Rate
 from onthedot.model.uuid7 import new_uuid
 from onthedot.operations import Operations
-from onthedot.operations.audit import Actor, names, system_user
+from onthedot.operations.audit import Actor, list_names, system_user
 from onthedot.operations.humanize import plural
 from onthedot.runtime.dead_letters import open_dead_letters
 from onthedot.stores import connect
@@ -128,7 +128,7 @@ def replay(
 
 
 def _filter_text(wanted: LetterFilter) -> str:
-    given = {"topic": wanted.topic, "error": wanted.error, "agent": wanted.agent, "event": names(list(wanted.ids))}
+    given = {"topic": wanted.topic, "error": wanted.error, "agent": wanted.agent, "event": list_names(list(wanted.ids))}
     if wanted.since is not None:
         given["since"] = from_ms(int(wanted.since)).isoformat()
     return " ".join(f"{name}:{value}" for name, value in given.items() if value) or "all"

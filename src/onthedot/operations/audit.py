@@ -257,9 +257,9 @@ class Recorded:
         return acting
 
 
-def names(found: Sequence[str]) -> str:
+def list_names(found: Sequence[str]) -> str:
     """
-    >>> names(["a"]), names(["a", "b", "c"])
+    >>> list_names(["a"]), list_names(["a", "b", "c"])
     ('a', '3: a, b, c')
     """
     if len(found) < 2:

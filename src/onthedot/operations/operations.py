@@ -27,7 +27,7 @@ from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.events import Observer
 from onthedot.operations.agents import AgentInfo, agent_infos
 from onthedot.operations.attention import Attention, AttentionItem
-from onthedot.operations.audit import Actor, AuditOperations, ChangeNote, Recorded, Recorder, names
+from onthedot.operations.audit import Actor, AuditOperations, ChangeNote, Recorded, Recorder, list_names
 from onthedot.operations.batches import BatchDetails, BatchOperations
 from onthedot.operations.bulk_actions import BulkActions
 from onthedot.operations.change_feed import ChangeFeed
@@ -167,7 +167,7 @@ class Operations(Recorded):
 
         The child that a task waits for is cancelled after it, by a worker.
         """
-        async with self._recorder.change("cancel", names(uuids), reason) as note:
+        async with self._recorder.change("cancel", list_names(uuids), reason) as note:
             note.found = len(uuids)
             note.changed = await self._cancel(uuids, reason)
         return note.changed
@@ -221,7 +221,7 @@ class Operations(Recorded):
         Tasks of a flow that were cancelled because of these, and of no others, run again after them; so do the parts of
         a batch that did not succeed. A task that was moved to another store is left out: it would run in both.
         """
-        async with self._recorder.change("retry", names(uuids)) as note:
+        async with self._recorder.change("retry", list_names(uuids)) as note:
             note.found = len(uuids)
             living = await self._retry(uuids)
             note.changed = len(living)

@@ -13,7 +13,7 @@ from onthedot.clock.epoch import from_ms, from_optional_ms
 from onthedot.clock.protocol import Clock
 from onthedot.model.outbox_names import OUTBOX_LIMIT, pause_name, paused_topic
 from onthedot.model.stored_keys import stored_text
-from onthedot.operations.audit import Recorded, names
+from onthedot.operations.audit import Recorded, list_names
 from onthedot.operations.sources import Pause
 from onthedot.operations.workers import ComponentInfo, live_components
 from onthedot.stores.capabilities import Outbox, capability, find_capability
@@ -216,7 +216,7 @@ class OutboxOperations(Recorded):
     async def retry(self, *ids: str) -> list[str]:
         """Send failed events again; their keys are free when they are sent. Return those that were failed."""
         outbox = self._outbox("outbox retry")
-        async with self._recorder.change("retry event", names(ids)) as note:
+        async with self._recorder.change("retry event", list_names(ids)) as note:
             amended = list(await outbox.amend_events(ids, "retry"))
             note.found = len(ids)
             note.changed = len(amended)
@@ -225,7 +225,7 @@ class OutboxOperations(Recorded):
     async def discard(self, *ids: str, reason: str = "") -> list[str]:
         """Give failed events up; their keys are free. Return those that were failed. reason: kept with them."""
         outbox = self._outbox("outbox discard")
-        async with self._recorder.change("discard event", names(ids), reason) as note:
+        async with self._recorder.change("discard event", list_names(ids), reason) as note:
             amended = list(await outbox.amend_events(ids, "discard", stored_text(reason)))
             note.found = len(ids)
             note.changed = len(amended)

@@ -129,7 +129,7 @@ def anyone(request: Request) -> User:  # noqa: ARG001 - the signature of a user 
     return User("anyone", "viewer")
 
 
-def effective(user: User, settings: WebSettings) -> User:
+def restrict_role(user: User, settings: WebSettings) -> User:
     """With `read_only` everybody is a viewer."""
     if settings.read_only:
         return User(user.name, "viewer")

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from onthedot.operations import Operations
 from onthedot.operations.audit import Actor
-from onthedot.web.auth import Identity, effective, set_cookie
+from onthedot.web.auth import Identity, restrict_role, set_cookie
 from onthedot.web.context import WebContext
 from onthedot.web.errors import ApiError
 from onthedot.web.security import MAX_BODY, check_origin, read_body
@@ -34,12 +34,10 @@ _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `([^`]*)`")
 
 
 class Query(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The parameters that every route takes. A name that is not known is an error: a typo would match everything.
+    """The parameters of a route, beside `app`. A name that is not known is an error: a typo would match everything.
 
-    app: the name of the app that this server shows
+    It has no fields, so that a query can also derive from a struct that is part of bodies.
     """
-
-    app: str = ""
 
 
 class NoBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -131,7 +129,7 @@ class PathEndpoint:
             raise ApiError(
                 "method_not_allowed", f"{request.method} is not one of {allowed}", headers={"Allow": allowed}
             )
-        user = effective(identity.user, self._context.settings)
+        user = restrict_role(identity.user, self._context.settings)
         if route.access == "operator" and user.role != "operator":
             raise ApiError("forbidden", f"{user.name} is a viewer, and this needs an operator")
         check_origin(request, identity)
@@ -144,7 +142,7 @@ class PathEndpoint:
     async def _handle(self, route: Route, request: Request, user: User, via: Literal["page", "api"]) -> Response:
         query = decode_query(request, route.query)
         if route.access != "open":  # these answer for the process, and tell nobody the name of the app
-            _check_app(query, self._context.app.name)
+            _check_app(request, self._context.app.name)
         body: object = None
         if route.body is not None:
             body = await decode_body(request, route)
@@ -162,8 +160,9 @@ class PathEndpoint:
         return encode_answer(found, route, request)
 
 
-def _check_app(query: Query, shown: str) -> None:
-    if query.app not in ("", shown):
+def _check_app(request: Request, shown: str) -> None:
+    """Every route takes the parameter `app`: the name of the app that this server shows."""
+    if request.query_params.get("app", "") not in ("", shown):
         raise ApiError(
             "not_found", f"this server shows the app {shown!r}; start onthedot web -n NAME for another one", field="app"
         )
@@ -211,10 +210,11 @@ def decode_query(request: Request, kind: type[Q]) -> Q:
             raise ApiError("bad_request", f"{name} is given twice", field=name)
         else:
             values[name] = value
+    values.pop("app", None)
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise invalid("bad_request", error) from None
+        raise validation_error("bad_request", error) from None
 
 
 async def decode_body(request: Request, route: Route) -> object:
@@ -228,12 +228,12 @@ async def decode_body(request: Request, route: Route) -> object:
     try:
         return msgspec.json.decode(data, type=route.body)
     except msgspec.ValidationError as error:
-        raise invalid("invalid", error) from None
+        raise validation_error("invalid", error) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ApiError("bad_request", f"the body is no JSON: {error}") from None
 
 
-def invalid(code: str, error: msgspec.ValidationError) -> ApiError:
+def validation_error(code: str, error: msgspec.ValidationError) -> ApiError:
     """The answer to a query or body that does not fit, with the name of the field."""
     text = str(error)
     if unknown := _UNKNOWN_FIELD.search(text):

@@ -39,20 +39,9 @@ class FilterFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     where: list[Text] = field(default_factory=list[str])
 
 
-class TaskQuery(Query, frozen=True, kw_only=True):
+class TaskQuery(FilterFields, Query, frozen=True, kw_only=True):
     """A page of tasks. counts: also how many there are by state; uuids: exactly these, separated by commas."""
 
-    q: Text = ""
-    source: Text = ""
-    state: Text = ""
-    tag: Text = ""
-    since: Text = ""
-    until: Text = ""
-    error: Text = ""
-    group: Text = ""
-    flow: Text = ""
-    uuid: Text = ""
-    where: list[Text] = field(default_factory=list[str])
     uuids: Annotated[str, Meta(max_length=201 * MAX_UUIDS)] = ""
     counts: bool = False
     limit: Limit = DEFAULT_LIMIT
@@ -60,7 +49,7 @@ class TaskQuery(Query, frozen=True, kw_only=True):
 
 
 def read_filter(
-    given: FilterFields | TaskQuery, redaction: Redaction, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    given: FilterFields, redaction: Redaction, now: Callable[[], datetime] = lambda: datetime.now(UTC)
 ) -> TaskFilter:
     """The filter of a query or body. ApiError: it cannot be read, or would look at a secret."""
     try:
@@ -90,7 +79,7 @@ def read_filter(
     return found
 
 
-def filter_text(given: FilterFields | TaskQuery) -> str:
+def filter_text(given: FilterFields) -> str:
     """The filter as one text, for the audit."""
     fields = msgspec.structs.asdict(given)
     terms = [f"{name}:{fields[name]}" for name in (*TEXT_FILTERS, *TIME_FILTERS) if fields[name]]

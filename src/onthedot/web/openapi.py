@@ -74,7 +74,7 @@ def _query_parameters(route: Route) -> list[dict[str, Any]]:
     _, components = msgspec.json.schema_components([route.query], ref_template="#/{name}")
     (schema,) = components.values()
     found: list[dict[str, Any]] = []
-    for name, each in schema["properties"].items():
+    for name, each in {"app": {"type": "string", "default": ""}, **schema["properties"]}.items():
         parameter: dict[str, Any] = {"name": name, "in": "query", "required": False, "schema": each}
         if each.get("type") == "array":
             parameter |= {"style": "form", "explode": True}

@@ -212,11 +212,11 @@ SESSION_ROUTES: tuple[Route, ...] = (
         media_type="text/plain", summary="The metrics of all workers, for Prometheus",
     ),
     Route(
-        method="GET", path="/healthz", prefix="", handler=session.is_alive, access="open", answer=Health,
+        method="GET", path="/healthz", prefix="", handler=session.report_liveness, access="open", answer=Health,
         summary="The process lives",
     ),
     Route(
-        method="GET", path="/readyz", prefix="", handler=session.is_ready, access="open", answer=Health,
+        method="GET", path="/readyz", prefix="", handler=session.report_readiness, access="open", answer=Health,
         summary="The store answers within a second",
     ),
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat
-from typing import Any, Literal, TypeAlias, assert_never
+from typing import Any, Literal, TypedDict, assert_never
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -103,25 +103,37 @@ class _OutcomeJson(Struct, omit_defaults=True, gc=False):
     requeue: _RequeueJson | UnsetType = UNSET
 
 
-_PolicyFields: TypeAlias = tuple[int, float, int | None, int, int | None, str | None, str, str]
+class _PolicyFields(TypedDict):
+    """The fields of `_TaskJson` that come from a policy."""
+
+    boost: int
+    cost: float
+    expires: int | None
+    max_crashes: int
+    unique_for: int | None
+    reply_to: str | None
+    on_conflict: str
+    policy: str
+
+
 _policies: dict[Policy, _PolicyFields] = {}
 
 
 def _policy_fields(policy: Policy) -> _PolicyFields:
-    """The fields of _TaskJson from `boost` on. Tasks of one definition share a policy, so they are made once."""
+    """Tasks of one definition share a policy, so its fields are made once."""
     fields = _policies.get(policy)
     if fields is None:
         if len(_policies) >= _MAX_POLICIES:
             _policies.clear()
-        fields = _policies[policy] = (
-            policy.boost,
-            policy.cost,
-            policy.expires,
-            policy.max_crashes,
-            policy.unique_for,
-            policy.reply_to,
-            policy.on_conflict,
-            policy_text(policy),
+        fields = _policies[policy] = _PolicyFields(
+            boost=policy.boost,
+            cost=policy.cost,
+            expires=policy.expires,
+            max_crashes=policy.max_crashes,
+            unique_for=policy.unique_for,
+            reply_to=policy.reply_to,
+            on_conflict=policy.on_conflict,
+            policy=policy_text(policy),
         )
     return fields
 
@@ -129,8 +141,8 @@ def _policy_fields(policy: Policy) -> _PolicyFields:
 def encode_tasks(tasks: Iterable[NewTask]) -> list[_TaskJson]:
     return [
         _TaskJson(
-            new.uuid, new.source, new.body, new.at, new.after, new.lane, new.unique, *_policy_fields(new.policy),
-            encode_links(new.links),
+            new.uuid, new.source, new.body, new.at, new.after, new.lane, new.unique, links=encode_links(new.links),
+            **_policy_fields(new.policy),
         )
         for new in tasks
     ]  # fmt: skip
@@ -151,7 +163,7 @@ def encode_record(record: Record) -> _RecordJson:
         0,
         record.lane,
         record.unique,
-        *_policy_fields(record.policy),
+        **_policy_fields(record.policy),
         added=record.added,
         retries=history.retries,
         crashes=history.crashes,
@@ -187,8 +199,8 @@ def encode_spawned(outcomes: Sequence[Outcome]) -> list[_SpawnedJson]:
     """The new tasks of all outcomes."""
     return [
         _SpawnedJson(
-            new.uuid, new.source, new.body, new.at, new.after, new.lane, new.unique, *_policy_fields(new.policy),
-            encode_links(new.links), outcome=position,
+            new.uuid, new.source, new.body, new.at, new.after, new.lane, new.unique, links=encode_links(new.links),
+            outcome=position, **_policy_fields(new.policy),
         )
         for position, outcome in enumerate(outcomes, 1)
         if outcome.effects is not None

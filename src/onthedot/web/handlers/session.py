@@ -35,11 +35,11 @@ async def sign_out(call: WebCall[Query, NoBody]) -> Response:
     return response
 
 
-async def is_alive(call: WebCall[Query, None]) -> Health:  # noqa: ARG001 - the signature of a handler
+async def report_liveness(call: WebCall[Query, None]) -> Health:  # noqa: ARG001 - the signature of a handler
     return Health("ok")
 
 
-async def is_ready(call: WebCall[Query, None]) -> Answer:
+async def report_readiness(call: WebCall[Query, None]) -> Answer:
     """Whether the store answers within a second."""
     try:
         async with asyncio.timeout(_READY_WITHIN):
