@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from onthedot.clock.durations import DAY, HOUR
 from onthedot.events.callbacks import GROUP as CALLBACK
 from onthedot.events.kafka_state import KafkaGroupState, KafkaState, KafkaTopicState
 from onthedot.events.topic_names import dead_letter_topic, original_topic
@@ -11,7 +12,6 @@ from onthedot.operations.health import Check
 from onthedot.operations.humanize import plural
 
 MAX_LAG = 10_000  # records
-_DAY = 86_400_000  # ms
 _CREATE = "kafka-topics.sh --create --topic {topic} --partitions {partitions}; or let Kafka(create_topics=True) do it"
 
 
@@ -159,6 +159,6 @@ def _days(ms: int) -> str:
     """
     if ms < 0:
         return "ever"
-    if ms % _DAY == 0:
-        return plural(ms // _DAY, "day")
-    return f"{ms / 3_600_000:g} h"
+    if ms % DAY == 0:
+        return plural(ms // DAY, "day")
+    return f"{ms / HOUR:g} h"

@@ -10,6 +10,11 @@ from onthedot.errors import DeclarationError
 
 Duration: TypeAlias = float | timedelta
 
+MINUTE = 60_000  # ms, as the following
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+WEEK = 7 * DAY
+
 MAX_SECONDS = 36_525 * 86_400.0  # a hundred years: more is a mistake, and would leave the calendar
 
 

@@ -178,7 +178,7 @@ def _with_headers(body: StoredBody, headers: Headers, name: str, caps: Caps) -> 
     )
 
 
-def read_headers(stored: Any) -> Headers:
+def to_headers(stored: Any) -> Headers:
     """The headers of a body that was read."""
     metadata: dict[str, Any] | None = None
     if stored.metadata is not None:

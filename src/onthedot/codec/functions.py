@@ -35,8 +35,8 @@ from onthedot.codec.body import (
     StoredResult,
     Undecodable,
     load_result,
-    read_headers,
     refusal,
+    to_headers,
     write_body,
     write_result,
 )
@@ -233,7 +233,7 @@ class FunctionCodec:
             if stored.results is not None:
                 given |= signature.read_results(stored.results)
             given = self._load(signature.values, given, stored.open)
-            return given, read_headers(stored)
+            return given, to_headers(stored)
         except _BadArgument as error:
             raise Undecodable(f"{self.name}: the stored arguments cannot be read: {error}", error.name) from error
         except Exception as error:

@@ -15,8 +15,8 @@ from onthedot.codec.body import (
     StoredResult,
     Undecodable,
     load_result,
-    read_headers,
     refusal,
+    to_headers,
     write_body,
     write_result,
 )
@@ -60,7 +60,7 @@ def decode_untyped(body: bytes) -> tuple[dict[str, object], Headers]:
             given |= from_tagged(stored.open, None)
         if stored.results is not None:
             given |= {name: load_untyped(data) for name, data in stored.results.items()}
-        return given, read_headers(stored)
+        return given, to_headers(stored)
     except Exception as error:
         raise Undecodable(f"the stored arguments cannot be read: {error}") from error
 

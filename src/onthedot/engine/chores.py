@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from onthedot.clock.durations import DAY, WEEK
 from onthedot.definitions.sources import Source
 from onthedot.model.failures import UNDECODABLE_RECORD, encode_reason
 from onthedot.stores.contract import Ended, Lease, Record
 
-_KEEP = 7 * 86_400_000  # ms, for sources that this process does not know
-KEEP_FAILED = 30 * 86_400_000
+_KEEP = WEEK  # ms, for sources that this process does not know
+KEEP_FAILED = 30 * DAY
 
 
 def outcome_for_chore(record: Record, lease: Lease, source: Source | None, reason: str = "") -> Ended:

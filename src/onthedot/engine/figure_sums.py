@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from onthedot.clock.durations import MINUTE
 from onthedot.model.source_figures import FLEET, FigureRecord, decode_record, encode_record, writer_mark
 from onthedot.operations.figure_records import add_up, by_time, not_in_sum, read_all, to_depth, totals_entry
 from onthedot.stores.contract import MAX_SERIES_DATA, SERIES, SeriesEntry, Store
 
-MINUTE = 60_000  # ms
 _MAX_REPLACED = 900  # records of workers per step
 _USUAL = 10 * MINUTE  # how far back records are searched that are not added up
 

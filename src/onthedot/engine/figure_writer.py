@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 
+from onthedot.clock.durations import MINUTE
 from onthedot.clock.protocol import Clock
 from onthedot.engine.figure_sums import FigureSums
 from onthedot.model.source_figures import FigureRecord, encode_record
@@ -13,7 +14,6 @@ from onthedot.observability.events import Observer
 from onthedot.observability.meter import Meter
 from onthedot.stores.contract import MAX_SERIES_DATA, SeriesEntry, Store
 
-MINUTE = 60_000  # ms
 INTERVAL = 10_000.0  # ms between two writes
 JITTER = 0.2
 GRACE = 12_000  # ms after a minute in which its record may still be written; sums are made later

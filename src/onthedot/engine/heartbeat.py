@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeAlias
 
+from onthedot.clock.durations import DAY
 from onthedot.clock.protocol import Clock
 from onthedot.clock.wakeup import WakeUp
 from onthedot.observability.events import Observer
 from onthedot.stores.contract import Store
 
 _DELEGATE_WAIT = 10_000.0  # ms that a session waits for the delegate's first heartbeat
-FOREVER = 100 * 365 * 86_400_000
+FOREVER = 100 * 365 * DAY
 """The lease in a store that notices a death by itself."""
 
 OnCancel: TypeAlias = Callable[[str], object]

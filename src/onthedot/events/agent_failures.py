@@ -12,7 +12,7 @@ from onthedot.events.cloudevents import read_event
 from onthedot.events.dead_letters import dead_letter, dead_letter_id
 from onthedot.events.event import Event, received_event
 from onthedot.events.outbox_rows import new_event, raw_event
-from onthedot.events.received_records import StoredRecord, read_body
+from onthedot.events.received_records import StoredRecord, decode_event_body
 from onthedot.events.settings import Events
 from onthedot.events.topic_names import dead_letter_topic
 from onthedot.model.agent_names import agent_of
@@ -41,7 +41,7 @@ class AgentFailures:
         """Implements `OnFailed`. Raises Undecodable for a body that cannot be read: then there is no dead letter."""
         if agent_of(record.source) is None:
             return _NONE
-        stored, headers = read_body(record.body)
+        stored, headers = decode_event_body(record.body)
         failure = decode_failure(ended.error) or TaskFailure("", "", "", record.attempt)
         events = [self._dead_letter(stored, record.uuid, failure)]
         if stored.fails_as is not None:

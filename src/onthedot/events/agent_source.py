@@ -21,7 +21,7 @@ from onthedot.events.cloudevents import read_event
 from onthedot.events.event import Event, with_origin
 from onthedot.events.event_types import TypePattern
 from onthedot.events.payloads import payload_reader
-from onthedot.events.received_records import StoredRecord, read_body, source_of
+from onthedot.events.received_records import StoredRecord, decode_event_body, source_of
 from onthedot.events.settings import Events
 from onthedot.events.throttle import Throttle
 from onthedot.model.context import RunState, current_run
@@ -129,7 +129,7 @@ class AgentSource:
         return self.limit_definitions.to_limits(name)
 
     def decode(self, body: bytes) -> tuple[dict[str, Any], Headers]:
-        record, headers = read_body(body)
+        record, headers = decode_event_body(body)
         return {"event": self._event(record)}, headers
 
     def encode(self, value: object) -> bytes:

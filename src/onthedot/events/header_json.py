@@ -10,7 +10,7 @@ name that begins with ``;``      with one more ``;``
 key that is not that of the row  ``";key": "/w=="`` in base64, or null for a message without a key
 ===============================  =====================================================================
 
->>> read_headers(write_headers([("a", b"x"), ("a", b"y"), ("b", b"\\xff")]))
+>>> decode_headers(encode_headers([("a", b"x"), ("a", b"y"), ("b", b"\\xff")]))
 StoredHeaders(headers=(('a', b'x'), ('a', b'y'), ('b', b'\\xff')), keys=())
 """
 
@@ -40,7 +40,7 @@ class StoredHeaders(NamedTuple):
     keys: tuple[bytes | None, ...]
 
 
-def write_headers(headers: Iterable[tuple[str, bytes]], keys: tuple[bytes | None, ...] = ()) -> bytes:
+def encode_headers(headers: Iterable[tuple[str, bytes]], keys: tuple[bytes | None, ...] = ()) -> bytes:
     """The JSON object of headers. keys: one, if the row cannot have it as a text; else none."""
     entries: dict[str, _Entry] = {}
     for key in keys:
@@ -54,7 +54,7 @@ def write_headers(headers: Iterable[tuple[str, bytes]], keys: tuple[bytes | None
     return msgspec.json.encode(entries)
 
 
-def read_headers(data: bytes | None) -> StoredHeaders:
+def decode_headers(data: bytes | None) -> StoredHeaders:
     """The headers of a JSON object; those of one name are in order."""
     if not data:
         return StoredHeaders((), ())

@@ -12,7 +12,7 @@ from onthedot.errors import ArgumentError
 from onthedot.events.bus import BusMessage
 from onthedot.events.cloudevents import PREFIX, binary_headers, message_attributes
 from onthedot.events.event import Event
-from onthedot.events.header_json import read_headers, write_headers
+from onthedot.events.header_json import decode_headers, encode_headers
 from onthedot.events.payloads import encode_payload
 from onthedot.events.topic_names import check_topic
 from onthedot.model.stored_keys import stored_key, stored_text
@@ -51,7 +51,7 @@ def new_event(event: Event[Any], settings: Events, app: str, more: Mapping[str, 
     headers = {**more, **event.headers, _SOURCE: settings.source_of(app)}
     if event.priority is not None:
         headers[_PRIORITY] = str(event.priority)
-    encoded = write_headers([(name, value.encode()) for name, value in headers.items()])
+    encoded = encode_headers([(name, value.encode()) for name, value in headers.items()])
     if len(payload) + len(encoded) > settings.max_event:
         raise ArgumentError(
             f"event {event.type} {event.id} is too large: its payload has {len(payload):,} bytes and its headers "
@@ -96,14 +96,14 @@ def raw_event(id: str, topic: str, message: BusMessage, at: int) -> NewEvent:  #
         causation_id=attributes.get("causationid"),
         occurred_at=_time(message.timestamp, at),
         raw=message.value,
-        headers=write_headers(message.headers, () if is_exact else (message.key,)),
+        headers=encode_headers(message.headers, () if is_exact else (message.key,)),
     )
 
 
 def bus_message(row: OutboxEvent, source: str) -> BusMessage:
     """The message of a row. source: of the CloudEvents, for a row that has none."""
     event = row.event
-    stored = read_headers(event.headers)
+    stored = decode_headers(event.headers)
     key: bytes | None = event.key.encode()
     for exact in stored.keys:
         key = exact

@@ -127,7 +127,7 @@ def write_body(record: StoredRecord, label: str, correlation_id: str | None, tra
     return _encode(_AgentBody(args=record, label=label, metadata=metadata, trace=parent, trace_state=state))
 
 
-def read_body(body: bytes) -> tuple[StoredRecord, Headers]:
+def decode_event_body(body: bytes) -> tuple[StoredRecord, Headers]:
     """The record in a body, and its headers. Raises Undecodable."""
     try:
         stored = _decode(body)

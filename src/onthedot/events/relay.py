@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 
+from onthedot.clock.durations import DAY, HOUR, MINUTE
 from onthedot.clock.protocol import Clock
 from onthedot.events.bus import Bus, BusMessage, BusUnreachable, RecordRefused, TopicPartition
 from onthedot.events.bus_connection import BusConnection
@@ -24,10 +25,9 @@ from onthedot.observability.events import Observer
 from onthedot.stores.capabilities import Outbox
 from onthedot.stores.contract import Limit, OutboxEvent, RelayRequest, RelayResult
 
-DAY = 86_400_000
-_PURGE_INTERVAL = 60_000.0  # ms
+_PURGE_INTERVAL = float(MINUTE)
 _PURGE_BATCH = 1_000
-_REPORT_INTERVAL = 60_000.0  # ms
+_REPORT_INTERVAL = float(MINUTE)
 _MAX_RATES = 100  # topics in a report
 _SILENCE = 5_000.0  # ms without an answer after which the bus counts as unreachable
 _PAUSED_POLL = 1_000.0  # ms between two looks whether a pause is over
@@ -43,7 +43,7 @@ class RelaySettings(Struct, frozen=True):
 
     poll: float = 1.0  # seconds
     keep_sent: int = 7 * DAY  # ms
-    keep_arrivals: int = 3_600_000  # ms
+    keep_arrivals: int = HOUR
 
 
 class _Marks(NamedTuple):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+from onthedot.clock.durations import HOUR
 from onthedot.errors import ArgumentError
 from onthedot.flows.graph import JOIN_ADVICE, Graph, Member
 from onthedot.model.flow_names import end_counter, set_counter, start_signal
 from onthedot.stores.contract import MAX_INCREMENTS, Links, Wait
 
-START_TIMEOUT = 3_600_000  # ms that the first tasks wait for the start signal
+START_TIMEOUT = HOUR  # ms that the first tasks wait for the start signal
 
 
 class FlowLinks:

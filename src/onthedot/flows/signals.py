@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from typing import Any
 
-from onthedot.clock.durations import Duration, to_duration_ms
+from onthedot.clock.durations import DAY, Duration, to_duration_ms
 from onthedot.codec.body import Caps, ResultNotEncodable, Undecodable
 from onthedot.codec.result_codec import codec_of, payload_codec
 from onthedot.errors import ArgumentError
@@ -16,7 +16,7 @@ from onthedot.model.value_errors import InvalidOption, SettingError
 from onthedot.stores.contract import NewSignal
 
 KEEP = timedelta(days=30)
-_LEAST_KEEP = 86_400_000  # ms
+_LEAST_KEEP = DAY  # ms
 _CAPS = Caps(result=1 << 20)
 _PATH = re.compile(r" - at `[^`]*`$")
 _WITHOUT_VALUES = re.compile(r"(Expected `[^`]*`, got `[^`]*`|Object missing required field `[^`]*`)( - at `[^`]*`)?")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 
+from onthedot.clock.durations import HOUR
+
 MAX_MEMBERS = 100_000  # of one flow
 _NUMBERS = (1 << 24) - 1
 _MEMBER_NUMBER = re.compile("[0-9a-f]{6}")
-MEMBER_KEEP = 3_600_000  # ms that members are kept at least: the last task needs their results
+MEMBER_KEEP = HOUR  # ms that members are kept at least: the last task needs their results
 
 JOIN = "onthedot.join"  # the source of the task that collects the results of a group
 RESUME = "onthedot.resume"  # the source of the task that waits for the events of a resume handle

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, TypedDict
 
-from onthedot.clock.durations import Duration, to_duration_ms
+from onthedot.clock.durations import DAY, WEEK, Duration, to_duration_ms
 from onthedot.clock.epoch import to_ms
 from onthedot.errors import DeclarationError, Retry, suggestion
 from onthedot.model.backoff import Backoff
@@ -21,7 +21,6 @@ Priority: TypeAlias = int | Literal["low", "normal", "high"]
 
 _PARAMETERS = ("name", "schedule", "aliases")  # of @app.task, beside its options
 _PRIORITIES = {"low": 1, "normal": 5, "high": 10}
-_HOUR = 3_600_000
 
 
 class TaskOptions(TypedDict, total=False):
@@ -176,9 +175,9 @@ def _checked(options: Mapping[str, Any]) -> ResolvedOptions:
         on_conflict=_parse_choice(options.get("on_conflict", "keep"), "on_conflict", ("keep", "replace", "error")),
         expires=_optional(options, "expires", _positive),
         max_pending=_optional(options, "max_pending", parse_bound),
-        keep=_keep(options, "keep", 7 * 24 * _HOUR),
-        keep_failed=_keep(options, "keep_failed", _keep(options, "keep", 30 * 24 * _HOUR)),
-        keep_result=_keep(options, "keep_result", _keep(options, "keep", 24 * _HOUR)),
+        keep=_keep(options, "keep", WEEK),
+        keep_failed=_keep(options, "keep_failed", _keep(options, "keep", 30 * DAY)),
+        keep_result=_keep(options, "keep_result", _keep(options, "keep", DAY)),
         label=_text(options.get("label", ""), "label"),
         tags=parse_tags(options.get("tags", ())),
     )

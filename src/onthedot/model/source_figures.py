@@ -10,16 +10,16 @@ from msgspec import Struct
 from onthedot.model.figures import BUCKETS, HistogramSample, Metric, Names
 
 MAX_SOURCES = 100  # of one record; the others are one source, "…"
-_UNITS = 32  # per ms: bucket 0 ends at 1/32 ms, bucket 1 at 1/16 ms; from there a doubling has two buckets
+_UNITS = 32  # per ms: bin 0 ends at 1/32 ms, number 1 at 1/16 ms; from there a doubling has two bins
 _COARSE = 5  # doublings below 1 ms
 _COUNTS = ("started", "succeeded", "failed", "cancelled", "retried", "crashed", "rate_limited")
 _HISTOGRAMS = ("latency", "duration", "lateness")
 
 
-def bucket_of(ms: float) -> int:
-    """The bucket of a duration. An upper bound belongs to its bucket.
+def bin_of(ms: float) -> int:
+    """The histogram bin of a duration. An upper bound belongs to its bin.
 
-    >>> [bucket_of(ms) for ms in (0, 1 / 32, 1 / 16, 3 / 32, 1 / 8, 1, 1.5, 1.51, 2, 4)]
+    >>> [bin_of(ms) for ms in (0, 1 / 32, 1 / 16, 3 / 32, 1 / 8, 1, 1.5, 1.51, 2, 4)]
     [0, 0, 1, 2, 3, 9, 10, 11, 11, 13]
     """
     scaled = ms * _UNITS
@@ -32,36 +32,36 @@ def bucket_of(ms: float) -> int:
     return 2 * length - 2 + (number >> (length - 2) & 1)
 
 
-def bounds_of(bucket: int) -> tuple[float, float]:
-    """The lower and the upper bound of a bucket, in ms.
+def bounds_of(number: int) -> tuple[float, float]:
+    """The lower and the upper bound of a bin, in ms.
 
     >>> bounds_of(0), bounds_of(1), bounds_of(10), bounds_of(11)
     ((0.0, 0.03125), (0.03125, 0.0625), (1.0, 1.5), (1.5, 2.0))
     """
-    if bucket < 2:
-        return bucket / _UNITS, (bucket + 1) / _UNITS
-    length, half = divmod(bucket + 2, 2)
+    if number < 2:
+        return number / _UNITS, (number + 1) / _UNITS
+    length, half = divmod(number + 2, 2)
     step = 1 << (length - 2)
     lower = step * (2 + half)
     return lower / _UNITS, (lower + step) / _UNITS
 
 
 class Histogram(Struct, array_like=True):
-    """Durations by bucket. total: their sum, in ms."""
+    """Durations by histogram bin. total: their sum, in ms."""
 
     total: float = 0.0
     counts: dict[int, int] = {}
 
     def observe(self, ms: float, weight: int = 1) -> None:
         """weight: how many durations it counts for."""
-        bucket = bucket_of(ms)
-        self.counts[bucket] = self.counts.get(bucket, 0) + weight
+        number = bin_of(ms)
+        self.counts[number] = self.counts.get(number, 0) + weight
         self.total += ms * weight
 
     def add(self, other: Histogram) -> None:
         self.total += other.total
-        for bucket, count in other.counts.items():
-            self.counts[bucket] = self.counts.get(bucket, 0) + count
+        for number, count in other.counts.items():
+            self.counts[number] = self.counts.get(number, 0) + count
 
     @property
     def number(self) -> int:
@@ -77,18 +77,18 @@ class Histogram(Struct, array_like=True):
         (54.857142857142854, 76.8)
         """
         rank = -(-self.number * percent // 100)
-        for bucket in sorted(self.counts):
-            rank -= self.counts[bucket]
+        for number in sorted(self.counts):
+            rank -= self.counts[number]
             if rank <= 0:
-                lower, upper = bounds_of(bucket)
+                lower, upper = bounds_of(number)
                 return 2 * lower * upper / (lower + upper)  # the same relative distance to both bounds
         return None
 
     def by_doublings(self) -> Sequence[int]:
         """The counts with the bounds 1 ms, 2 ms, 4 ms …, as metrics have them; the last are those above all bounds."""
         counts = [0] * (BUCKETS + 1)
-        for bucket, count in self.counts.items():
-            doubling = (bucket + 2) // 2 - _COARSE
+        for number, count in self.counts.items():
+            doubling = (number + 2) // 2 - _COARSE
             counts[min(max(0, doubling), BUCKETS)] += count
         return counts
 

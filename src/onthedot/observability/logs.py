@@ -6,7 +6,6 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeVar
 
 from onthedot.clock.epoch import from_ms
@@ -58,7 +57,6 @@ class LogObserver(EventLines):
         self.scheduler: SafeLogger = SafeLogger(self.root.getChild("scheduler"))
         self.task: SafeLogger = SafeLogger(self.root.getChild("task"))
         self.store: SafeLogger = SafeLogger(self.root.getChild("store"))
-        self.events: SafeLogger = SafeLogger(self.root.getChild("events"))
         self.worker: str = worker
         self._clock = clock or SystemClock()
         super().__init__(SafeLogger(self.root.getChild("events")), self._clock)
@@ -67,6 +65,9 @@ class LogObserver(EventLines):
         self._failures: dict[str, _LoggedFailure] = {}
         self._last_failure = -_ANY_FAILURE
         self._failed_since: float | None = None  # when an outage of the store was logged that is not over
+
+    def _at(self, after: int) -> str:
+        return from_ms(self._clock.now() + after).isoformat(timespec="milliseconds")
 
     def _fields(self, record: Record) -> dict[str, object]:
         return {"uuid": record.uuid, "source": record.source, "attempt": record.attempt, "worker": self.worker}
@@ -169,7 +170,7 @@ class LogObserver(EventLines):
         elif outcome.reset_crashes and self._task_lines.admit("sleep", record.source, 1):
             self.task.info(
                 "[sleep] task %s from %s sleeps until %s",
-                record.uuid, record.source, _at(outcome.after or 0), extra=self._fields(record),
+                record.uuid, record.source, self._at(outcome.after or 0), extra=self._fields(record),
             )  # fmt: skip
 
     def _waits(self, wait: Wait, record: Record) -> None:
@@ -181,7 +182,7 @@ class LogObserver(EventLines):
                 record.uuid, record.source, counter_flow(wait.counters[0][0]), extra=self._fields(record),
             )  # fmt: skip
             return
-        until = "" if wait.timeout is None else f" until {_at(wait.timeout)}"
+        until = "" if wait.timeout is None else f" until {self._at(wait.timeout)}"
         self.task.info(
             "[wait] task %s from %s waits for signal %s%s",
             record.uuid, record.source, signals, until, extra=self._fields(record),
@@ -193,7 +194,7 @@ class LogObserver(EventLines):
                 failure = _failure(outcome)
                 self.task.warning(
                     "[retry] task %s from %s again at %s (%d/%d): %s: %s",
-                    record.uuid, record.source, _at(outcome.after or 0), record.history.retries + 1, max_retries,
+                    record.uuid, record.source, self._at(outcome.after or 0), record.history.retries + 1, max_retries,
                     failure.type, failure.message, extra=self._fields(record),
                 )  # fmt: skip
             case Ended(state="failed") if is_a(error, Undecodable):  # its text has values of arguments
@@ -374,7 +375,3 @@ def _shown(record: Record) -> str:
 def _unreadable(error: Undecodable) -> str:
     """The part of the task that is wrong, without a value of it."""
     return f"argument {error.argument!r}" if error.argument else "arguments"
-
-
-def _at(after: int) -> str:
-    return (datetime.now(UTC) + timedelta(milliseconds=after)).isoformat(timespec="milliseconds")

@@ -14,6 +14,7 @@ from typing import Literal, Self
 import msgspec
 from msgspec import Struct
 
+from onthedot.clock.durations import DAY
 from onthedot.clock.epoch import from_ms, to_ms
 from onthedot.clock.protocol import Clock
 from onthedot.errors import StoreBusy, StoreError
@@ -178,7 +179,7 @@ class AuditOperations:
     ) -> list[AuditRecord]:
         """Return entries, newest first; a bounded number of them is read. before: the id of the last one of a page."""
         start = 0 if since is None else to_ms(since)
-        until = int(self._clock.now()) + 86_400_000
+        until = int(self._clock.now()) + DAY
         seen: set[str] = set()
         if before is not None:
             until = _key(before)[0]

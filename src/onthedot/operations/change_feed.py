@@ -7,10 +7,11 @@ import secrets
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from math import inf
 from typing import NamedTuple
 
+from onthedot.clock.epoch import from_ms
 from onthedot.clock.protocol import Clock
 from onthedot.clock.wakeup import WakeUp
 from onthedot.errors import StoreError
@@ -237,7 +238,7 @@ class ChangeFeed:
 
     def _set_unavailable(self, error: StoreError) -> None:
         if self._unavailable_since is None:
-            self._unavailable_since = datetime.now(UTC)
+            self._unavailable_since = from_ms(self._clock.now())
             self.publish("store", {"unavailable_since": self._unavailable_since, "error": str(error)})
 
     def _set_available(self) -> None:

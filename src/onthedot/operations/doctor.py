@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from onthedot.clock.epoch import from_ms
 from onthedot.model.batch_names import batch_task
 from onthedot.model.failures import UNDECODABLE_RECORD
 from onthedot.operations.batches import ModeInfo
@@ -41,6 +41,7 @@ _MAX_FINDINGS = 5  # of a kind
 
 async def diagnose(operations: Operations, *, repair: bool = False) -> list[Check]:
     """Return the results of all checks. repair: Requeue tasks that no worker can find."""
+    now = operations.clock.now()
     sources = await operations.sources()
     workers = await operations.live_workers()
     hosts = ", ".join(sorted({each.host for each in workers if each.host}))
@@ -48,15 +49,15 @@ async def diagnose(operations: Operations, *, repair: bool = False) -> list[Chec
     found.append(Check(True, "workers", f"{len(workers)}{suffix(' on ', hosts)}"))
     found += _data_loss(workers)
     found += _unplaced(await operations.unplaced(requeue=repair), repaired=repair)
-    found += _late(await _oldest(operations, sources), {each.name: each for each in sources}, workers)
-    found += _paused(sources)
+    found += _late(await _oldest(operations, sources), {each.name: each for each in sources}, workers, now)
+    found += _paused(sources, now)
     found += _modes(await operations.batches.modes())
     found += _frozen(sources)
     found += _running(Counter([each.history.session async for each in operations.tasks.in_state("running")]), workers)
-    groups = await operations.failures(datetime.now(UTC) - _WEEK)
+    groups = await operations.failures(from_ms(now) - _WEEK)
     found += _undecodable(groups, await operations.set_aside())
     found.append(_failed(groups, sources))
-    found += _schedules(await operations.schedules.list(), workers)
+    found += _schedules(await operations.schedules.list(), workers, now)
     found += check_outbox(await operations.outbox.find_status())
     found += await _clocks(operations, workers)
     return found
@@ -64,11 +65,11 @@ async def diagnose(operations: Operations, *, repair: bool = False) -> list[Chec
 
 async def _server(operations: Operations) -> list[Check]:
     """Check the clock and memory of the store's server, if it has one."""
-    sent = time.time() * 1000
+    sent = operations.clock.now()
     server = await operations.server()
     if server is None:
         return []
-    now = min(max(server.now, sent), time.time() * 1000)  # it read its clock between request and answer
+    now = min(max(server.now, sent), operations.clock.now())  # it read its clock between request and answer
     return [Check(True, "server", server.program), check_clock(server, now), *check_memory(server)]
 
 
@@ -128,11 +129,11 @@ async def _oldest(operations: Operations, sources: Iterable[SourceInfo]) -> dict
 
 
 def _late(
-    oldest: Mapping[str, int], sources: Mapping[str, SourceInfo], workers: Sequence[WorkerInfo]
+    oldest: Mapping[str, int], sources: Mapping[str, SourceInfo], workers: Sequence[WorkerInfo], now: float
 ) -> Iterator[Check]:
     """Paused sources have a check of their own."""
     known = {source for worker in workers for source in worker.sources}
-    waits = {name: time.time() - due / 1000 for name, due in oldest.items() if sources[name].paused is None}
+    waits = {name: (now - due) / 1000 for name, due in oldest.items() if sources[name].paused is None}
     late = sorted((name for name, seconds in waits.items() if seconds > _MAX_LATE), key=lambda name: -waits[name])
     for name in late[:_MAX_FINDINGS]:
         text = f"due {ago(-waits[name])}: {sources[name].ready} of {name}"
@@ -154,17 +155,17 @@ def _late(
         yield Check(True, "oldest ready", f"due {ago(-max(waits.values()))}")
 
 
-def _paused(sources: Iterable[SourceInfo]) -> Iterator[Check]:
+def _paused(sources: Iterable[SourceInfo], now: float) -> Iterator[Check]:
     for each in sources:
         for pause in filter(None, (each.paused, *each.paused_keys)):
-            yield _pause(each, pause)
+            yield _pause(each, pause, now)
 
 
-def _pause(source: SourceInfo, pause: Pause) -> Check:
+def _pause(source: SourceInfo, pause: Pause, now: float) -> Check:
     ok = False
     since = "since an unknown time"
     if pause.since is not None:
-        ok = datetime.now(UTC) - pause.since < MAX_PAUSE
+        ok = from_ms(now) - pause.since < MAX_PAUSE
         since = from_now(pause.since)
     reason = suffix(": ", pause.reason)
     remedy = f"onthedot source resume {source.name}"
@@ -233,13 +234,13 @@ def _failed(groups: Sequence[FailureGroup], sources: Iterable[SourceInfo]) -> Ch
 # -- schedules and clocks
 
 
-def _schedules(schedules: Iterable[ScheduleInfo], workers: Sequence[WorkerInfo]) -> list[Check]:
+def _schedules(schedules: Iterable[ScheduleInfo], workers: Sequence[WorkerInfo], now: float) -> list[Check]:
     """Without workers only overdue schedules are problems: the others fire when a worker starts."""
     problems: list[Check] = []
     for each in (each for each in schedules if each.enabled):
         name = each.name
         reason = suffix(": ", each.reason)
-        if each.next_run is not None and datetime.now(UTC) - each.next_run > timedelta(seconds=_MAX_LATE):
+        if each.next_run is not None and from_ms(now) - each.next_run > timedelta(seconds=_MAX_LATE):
             due = from_now(each.next_run)
             remedy = f"start a worker whose app declares it; if none does any more: onthedot schedule delete {name}"
             problems.append(Check(False, "schedule", f"{name} was due {due}, and no worker fires it{reason}", remedy))
@@ -256,7 +257,8 @@ async def _clocks(operations: Operations, workers: Sequence[WorkerInfo]) -> list
     """A time in the future was written by a machine with a wrong clock, or the clock here is wrong."""
     times = {f"the newest task of {task.source} was added": task.added_at for task in await operations.find(limit=1)}
     times |= {f"worker {each.id} on {each.host} began": each.started for each in workers if each.started is not None}
-    ahead = {what: (at - datetime.now(UTC)).total_seconds() for what, at in times.items()}
+    now = from_ms(operations.clock.now())
+    ahead = {what: (at - now).total_seconds() for what, at in times.items()}
     return [
         Check(False, "clock", f"{what} {seconds:.0f} s in the future", FIX_CLOCKS)
         for what, seconds in ahead.items()

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from onthedot.clock.durations import WEEK
 from onthedot.clock.protocol import Clock
 from onthedot.codec.untyped import decode_untyped_result
 from onthedot.errors import ArgumentError, BadLimit
@@ -21,7 +22,6 @@ from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.stores.contract import Limit, Store
 
 _NAME = re.compile(r"@?[A-Za-z0-9_.:-]{1,200}(/[^/\x00-\x1f\x7f]{1,200})?")
-_WEEK = 7 * 86_400_000
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class CodeDefinitions:
     """The definitions in the code of this process. The command line has none."""
 
     limits: Callable[[], Iterable[Limit]] = tuple[Limit, ...]
-    keep: Callable[[str], int] = lambda _: _WEEK  # by source: ms that a cancelled task is kept
+    keep: Callable[[str], int] = lambda _: WEEK  # by source: ms that a cancelled task is kept
     most_kept: int = 1_000_000  # ended tasks
     schedules: Mapping[str, ScheduleDefinition] = field(default_factory=dict[str, ScheduleDefinition])
     result_decoder: Callable[[str], Callable[[bytes], object]] = lambda _: decode_untyped_result  # by source

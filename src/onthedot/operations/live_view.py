@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf
 
-from onthedot.clock.epoch import from_optional_ms
+from onthedot.clock.epoch import from_ms, from_optional_ms
 from onthedot.clock.protocol import Clock
 from onthedot.errors import StoreError
 from onthedot.model.failures import decode_failure
@@ -83,7 +83,7 @@ class LiveView:
             self._trouble_since = None
         except StoreError as error:
             self._trouble = str(error)
-            self._trouble_since = self._trouble_since or datetime.now(UTC)
+            self._trouble_since = self._trouble_since or from_ms(self._clock.now())
         return self._snapshot()
 
     async def _follow(self) -> None:
@@ -125,7 +125,7 @@ class LiveView:
     def _snapshot(self) -> LiveSnapshot:
         rates = self._throughput.rates()
         return LiveSnapshot(
-            at=datetime.now(UTC),
+            at=from_ms(self._clock.now()),
             rates=rates_of(rates, [source for source, _ in rates]),
             by_source={source.name: rates_of(rates, [source.name]) for source in self._sources},
             history=tuple(self._throughput.history(*ENDS)[-_HISTORY:]),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
+from onthedot.clock.durations import WEEK
 from onthedot.clock.system import SystemClock
 from onthedot.errors import StoreRefused
 from onthedot.model.failures import decode_moved_to, encode_reason
@@ -37,7 +38,7 @@ from onthedot.stores.rules.records import UNQUEUED_REASONS, is_superseded
 
 _BATCH = 500
 _DURABLE_NOTES: tuple[NoteKind, ...] = ("step", "item")  # a task that has one finishes where it is
-_KEEP = 7 * 86_400_000  # ms that a moved task is kept, so that an add of the same uuid is recognized
+_KEEP = WEEK  # ms that a moved task is kept, so that an add of the same uuid is recognized
 _PAUSE = 0.25  # seconds between two checks of tasks that others hold
 _LEASE = CLIENT_LEASE / 1000  # seconds for which lifted tasks are leased
 _MAX_WAIT = 1.5 * _LEASE  # seconds, for tasks that another move has lifted

@@ -78,23 +78,23 @@ class Operations(Recorded):
     ) -> None:
         self._store = store
         self._client = client
-        self._clock = clock or SystemClock()
+        self.clock: Clock = clock or SystemClock()
         self._code = code
         self.tasks: TaskQueries = TaskQueries(store, code.result_decoder)
         self.flows: FlowOperations = FlowOperations(store, self.tasks, self._cancel_found)
-        self.modes: ModeOperations = ModeOperations(store, self._clock)
+        self.modes: ModeOperations = ModeOperations(store, self.clock)
         self.batches: BatchOperations = BatchOperations(store, self.tasks, self.flows, self.modes)
-        self.limits: LimitOperations = LimitOperations(store, self._clock, code)
+        self.limits: LimitOperations = LimitOperations(store, self.clock, code)
         self.signals: SignalOperations = SignalOperations(store)
-        self.outbox: OutboxOperations = OutboxOperations(store, self._clock)
-        self.audit: AuditOperations = AuditOperations(store, self._clock)
+        self.outbox: OutboxOperations = OutboxOperations(store, self.clock)
+        self.audit: AuditOperations = AuditOperations(store, self.clock)
         self.bulk_actions: BulkActions = BulkActions(
             self.tasks, self.audit, lambda uuids, reason: self.cancel(*uuids, reason=reason), self._count_retried
         )
-        self.schedules: ScheduleOperations = ScheduleOperations(store, client, self._clock, observer, code.schedules)
-        self.failure_counts: FailureCounts = FailureCounts(store, self._clock)
+        self.schedules: ScheduleOperations = ScheduleOperations(store, client, self.clock, observer, code.schedules)
+        self.failure_counts: FailureCounts = FailureCounts(store, self.clock)
         self._attention = Attention(store, self.failure_counts)
-        self.feed: ChangeFeed = ChangeFeed(store, self.tasks, self._clock)
+        self.feed: ChangeFeed = ChangeFeed(store, self.tasks, self.clock)
 
     def acting_as(self, actor: Actor, reason: str | None = None) -> Operations:
         """Return the same operations, in the name of an operator: each change has an entry in the audit log.
@@ -127,7 +127,7 @@ class Operations(Recorded):
 
         zone: of the times in texts; None: local time.
         """
-        return await explain(self._store, await self.tasks.record(uuid), self._clock.now(), zone)
+        return await explain(self._store, await self.tasks.record(uuid), self.clock.now(), zone)
 
     async def trace_id(self, uuid: str) -> str | None:
         """Return the trace of the code that added a task; None: it had none."""
@@ -160,7 +160,7 @@ class Operations(Recorded):
 
         `failure_counts` counts them in the background.
         """
-        return await group_failures(self._store, int(self._clock.now()), to_optional_ms(since), source)
+        return await group_failures(self._store, int(self.clock.now()), to_optional_ms(since), source)
 
     async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
         """End pending tasks at once and ask workers to cancel running ones. Return how many were alive.
@@ -286,11 +286,11 @@ class Operations(Recorded):
 
     async def flow_details(self, uuid: str, zone: tzinfo | None = UTC) -> FlowDetails:
         """Return a flow in full. zone: of the times in texts; None: local time."""
-        return await flow_details(self._store, self.flows, await self.tasks.record(uuid), self._clock.now(), zone)
+        return await flow_details(self._store, self.flows, await self.tasks.record(uuid), self.clock.now(), zone)
 
     async def batch_details(self, batch: str, zone: tzinfo | None = UTC) -> BatchDetails:
         """Return a batch in full. zone: of the times in texts; None: local time."""
-        return await self.batches.details(batch, self._clock.now(), zone)
+        return await self.batches.details(batch, self.clock.now(), zone)
 
     # -- sources
 
@@ -305,7 +305,7 @@ class Operations(Recorded):
 
     async def oldest_ready(self, sources: Sequence[str]) -> dict[str, float]:
         """Return by source how many seconds ago the task that runs next was due; sources without one are left out."""
-        now = self._clock.now()
+        now = self.clock.now()
         ages: dict[str, float] = {}
         for source in sources:
             found = await self.tasks.find(state="ready", source=source, limit=1)
@@ -318,7 +318,7 @@ class Operations(Recorded):
         try:
             schedules = await self.schedules.list()
             outbox = await self.outbox.find_status()
-            return await self._attention.items(self._clock.now(), await self.sources(), schedules, outbox)
+            return await self._attention.items(self.clock.now(), await self.sources(), schedules, outbox)
         except StoreError as error:
             return [AttentionItem("store", "error", str(error))]
 
@@ -382,15 +382,15 @@ class Operations(Recorded):
         names: of `SERIES_NAMES`, as in "done", "latency_p95", "depth"; source: only this one; since, until: by default
         the last hour; step: 60, 600 or 3600 seconds, by default the smallest one that covers the span.
         """
-        return await read_series(self._store, self._clock, names, source, since, until, step)
+        return await read_series(self._store, self.clock, names, source, since, until, step)
 
     async def releases(self, since: datetime) -> list[ReleaseInfo]:
         """Return the code releases that a worker ran first since then, the oldest first."""
-        return await read_releases(self._store, to_ms(since), int(self._clock.now()))
+        return await read_releases(self._store, to_ms(since), int(self.clock.now()))
 
     async def metrics(self, max_sources: int) -> Figures:
         """Return the figures of all workers together. max_sources: that are kept apart; the others are one."""
-        return await FleetMetrics(self._store, self._store, self._clock, max_sources).read()
+        return await FleetMetrics(self._store, self._store, self.clock, max_sources).read()
 
     # -- workers and server
 
@@ -423,4 +423,4 @@ class Operations(Recorded):
 
     def watch(self) -> LiveView:
         """Return a view whose `look` returns one snapshot after the other."""
-        return LiveView(self.feed, self._store, self._clock)
+        return LiveView(self.feed, self._store, self.clock)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from onthedot.clock.durations import HOUR
 from onthedot.clock.epoch import from_ms, to_ms
 from onthedot.clock.protocol import Clock
 from onthedot.errors import ArgumentError
@@ -13,7 +14,6 @@ from onthedot.model.source_figures import Depth, FigureRecord, SourceFigures, su
 from onthedot.operations.figure_records import add_up, by_time, read_all
 from onthedot.stores.contract import SERIES, Store
 
-MINUTE = 60_000  # ms
 _SERIES: Mapping[int, str] = {60: "minutes", 600: "ten_minutes", 3600: "hours"}  # by step, in seconds
 _MAX_POINTS = 1500
 _COUNTS: Mapping[str, str] = {
@@ -60,7 +60,7 @@ async def read_series(
         raise ArgumentError(f"step is 60, 600 or 3600 seconds, not {step!r}")
     now = int(clock.now())
     end = now if until is None else min(now, to_ms(until))
-    begin = end - 60 * MINUTE if since is None else to_ms(since)
+    begin = end - HOUR if since is None else to_ms(since)
     if begin > end:
         raise ArgumentError("since is after until, or in the future")
     step = step or _fitting_step(begin, end, now)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from onthedot.client.client import ClientConfig, StoreClient
 from onthedot.client.stream_reader import StreamReader
+from onthedot.clock.durations import DAY
 from onthedot.clock.epoch import from_ms
 from onthedot.clock.manual import ManualClock
 from onthedot.errors import SchedulerStateError
@@ -28,7 +29,7 @@ from onthedot.testing.assertions import call_text
 
 T = TypeVar("T")
 
-_FAR = 50 * 365 * 86_400_000.0  # ms: no alarm is that far ahead, but the lease of a session is
+_FAR = 50.0 * 365 * DAY  # ms: no alarm is that far ahead, but the lease of a session is
 _ALL = 10**9  # transitions of a page
 _MAX_IDLE = 0.5  # real seconds that a test which waits for a task gets to run it, as in gather(handle, test.advance(5))
 

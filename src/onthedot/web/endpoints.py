@@ -21,7 +21,7 @@ from onthedot.operations.audit import Actor
 from onthedot.web.auth import Identity, restrict_role, set_cookie
 from onthedot.web.context import WebContext
 from onthedot.web.errors import ApiError
-from onthedot.web.security import MAX_BODY, check_origin, read_body
+from onthedot.web.security import MAX_BODY, check_origin, receive_body
 from onthedot.web.settings import User
 
 Q = TypeVar("Q", bound="Query")
@@ -145,7 +145,7 @@ class PathEndpoint:
             _check_app(request, self._context.app.name)
         body: object = None
         if route.body is not None:
-            body = await decode_body(request, route)
+            body = await decode_request(request, route)
         if route.access == "operator":
             wait = self._context.changes.spend(user.name)
             if wait:
@@ -217,12 +217,12 @@ def decode_query(request: Request, kind: type[Q]) -> Q:
         raise validation_error("bad_request", error) from None
 
 
-async def decode_body(request: Request, route: Route) -> object:
+async def decode_request(request: Request, route: Route) -> object:
     if route.body is NoBody and request.headers.get("content-length", "0") == "0":
         kind = request.headers.get("content-type")
         if kind is None or kind.partition(";")[0].strip().lower() == "application/json":
             return NoBody()
-    data = await read_body(request, route.max_body)
+    data = await receive_body(request, route.max_body)
     if not data and route.body is NoBody:
         return NoBody()
     try:

@@ -102,7 +102,7 @@ def public_origin(request: Request) -> str:
     return f"{request.scope['scheme']}://{request.headers.get('host', '')}".lower()
 
 
-async def read_body(request: Request, limit: int) -> bytes:
+async def receive_body(request: Request, limit: int) -> bytes:
     """The body of a change. ApiError: it is too large, too deep, or no JSON."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":

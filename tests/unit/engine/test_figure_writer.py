@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from onthedot.clock.durations import MINUTE
 from onthedot.clock.manual import ManualClock
 from onthedot.codec.body import NO_HEADERS, Headers
 from onthedot.engine.figure_sums import FigureSums
-from onthedot.engine.figure_writer import MINUTE, FigureWriter
+from onthedot.engine.figure_writer import FigureWriter
 from onthedot.errors import StoreUnavailable
 from onthedot.model.source_figures import FLEET, FigureRecord, SourceFigures, decode_record, encode_record, sum_sources
 from onthedot.observability.events import Observer

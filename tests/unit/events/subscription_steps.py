@@ -16,7 +16,7 @@ from onthedot.events.bus import BusMessage, BusRecord, Revoked, TopicPartition
 from onthedot.events.bus_connection import BusConnection
 from onthedot.events.end_hints import EndHints
 from onthedot.events.event import Event
-from onthedot.events.received_records import read_body, task_uuid
+from onthedot.events.received_records import decode_event_body, task_uuid
 from onthedot.events.subscription import AgentSubscription
 from onthedot.observability.events import Observer
 from onthedot.operations.modes import RecentModes
@@ -254,7 +254,7 @@ class Member:
         """Claims what is ready; returns the ids of the events that begin now."""
         await self.worker.heartbeat()
         claim = await self.worker.claim("agent.mailer")
-        return [read_body(record.body)[0].event for record in claim.tasks]
+        return [decode_event_body(record.body)[0].event for record in claim.tasks]
 
     async def end(self, *events: str) -> None:
         for event in events:

@@ -14,7 +14,7 @@ from onthedot.clock.epoch import from_ms
 from onthedot.events import Event, Events
 from onthedot.events.bus import BusMessage
 from onthedot.events.cloudevents import read_event, to_message
-from onthedot.events.header_json import read_headers, write_headers
+from onthedot.events.header_json import decode_headers, encode_headers
 from onthedot.events.outbox_rows import bucket_of, bus_message, new_event, raw_event
 from onthedot.stores.contract.events import NewEvent, OutboxEvent
 from tests.unit.events.strategies import events
@@ -142,7 +142,7 @@ def test_messages_with_one_key_have_one_bucket_also_if_it_is_no_text() -> None:
 
 
 def test_headers_are_readable_json() -> None:
-    stored = write_headers([("a", b"x"), ("n", b"\0\0\0\3"), ("a", b"y"), (";key", b"z")], (None,))
+    stored = encode_headers([("a", b"x"), ("n", b"\0\0\0\3"), ("a", b"y"), (";key", b"z")], (None,))
     assert json.loads(stored) == {";key": None, "a": ["x", "y"], "n;base64": "AAAAAw==", ";;key": "z"}
-    assert read_headers(stored) == ((("a", b"x"), ("a", b"y"), ("n", b"\0\0\0\3"), (";key", b"z")), (None,))
-    assert read_headers(None) == ((), ())
+    assert decode_headers(stored) == ((("a", b"x"), ("a", b"y"), ("n", b"\0\0\0\3"), (";key", b"z")), (None,))
+    assert decode_headers(None) == ((), ())

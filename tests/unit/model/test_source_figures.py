@@ -12,8 +12,8 @@ from onthedot.model.source_figures import (
     FigureRecord,
     Histogram,
     SourceFigures,
+    bin_of,
     bounds_of,
-    bucket_of,
     decode_record,
     encode_record,
     sum_sources,
@@ -31,7 +31,7 @@ def histogram_of(values: list[float]) -> Histogram:
 
 @given(st.floats(0, 2**40))
 def test_duration_is_between_the_bounds_of_its_bucket(ms: float) -> None:
-    lower, upper = bounds_of(bucket_of(ms))
+    lower, upper = bounds_of(bin_of(ms))
     assert lower <= ms <= upper
     assert ms > lower or ms == 0
 

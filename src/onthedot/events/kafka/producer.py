@@ -25,6 +25,7 @@ from aiokafka.errors import (
     kafka_errors,
 )
 
+from onthedot.clock.durations import HOUR
 from onthedot.events.bus import BusMessage, BusUnreachable, RecordRefused, TopicPartition, TopicUnavailable
 from onthedot.events.kafka.client_stop import stop_producer
 from onthedot.events.kafka.connection import (
@@ -38,7 +39,7 @@ from onthedot.events.settings import Kafka
 
 _BATCH_BYTES = 1_000_000  # Kafka's default for the largest batch is 1 MiB
 _LEADER_TIMEOUT = 2.0  # seconds
-_MAX_AGE = 3_600_000  # ms; Kafka deletes records by their timestamp, also records that nobody has read yet
+_MAX_AGE = HOUR  # ms; Kafka deletes records by their timestamp, also records that nobody has read yet
 _TRIES = 3  # of a batch that failed for another reason than its records or its topic
 
 

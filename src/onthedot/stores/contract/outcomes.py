@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from onthedot.clock.durations import WEEK
 from onthedot.stores.contract.claims import Lease
 from onthedot.stores.contract.counters import Wait
 from onthedot.stores.contract.events import NewEvent
@@ -27,7 +28,7 @@ class Completed(Struct, frozen=True, tag=True, gc=False):
 
     lease: Lease
     result: bytes = b""
-    keep: int = 604_800_000  # ms that the record is kept; 0: not at all
+    keep: int = WEEK  # ms that the record is kept; 0: not at all
     effects: Effects | None = None
     keep_result: int | None = None  # ms that the result is kept; None: as long as the record
 
@@ -53,7 +54,7 @@ class Ended(Struct, frozen=True, tag=True, gc=False):
     lease: Lease
     state: Literal["failed", "cancelled"]
     error: bytes
-    keep: int = 604_800_000
+    keep: int = WEEK
     effects: Effects | None = None
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from onthedot.clock.durations import DAY, HOUR, MINUTE
+
 MAX_SERIES_DATA = 65_536  # bytes of one entry
-_HOUR = 3_600_000  # ms
-_DAY = 24 * _HOUR
 
 
 class SeriesEntry(Struct, frozen=True, gc=False):
@@ -32,12 +32,12 @@ class SeriesRetention(Struct, frozen=True):
 
 
 SERIES: Mapping[str, SeriesRetention] = {
-    "minutes": SeriesRetention(6 * _HOUR),
-    "ten_minutes": SeriesRetention(3 * _DAY),
-    "hours": SeriesRetention(62 * _DAY),
+    "minutes": SeriesRetention(6 * HOUR),
+    "ten_minutes": SeriesRetention(3 * DAY),
+    "hours": SeriesRetention(62 * DAY),
     "totals": SeriesRetention(None),
-    "workers": SeriesRetention(10 * 60_000),
-    "audit": SeriesRetention(90 * _DAY, 100_000),
-    "releases": SeriesRetention(62 * _DAY),
+    "workers": SeriesRetention(10 * MINUTE),
+    "audit": SeriesRetention(90 * DAY, 100_000),
+    "releases": SeriesRetention(62 * DAY),
 }
 """The series that stores take, by name."""

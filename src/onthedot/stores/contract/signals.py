@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from onthedot.clock.durations import DAY
+
 MAX_KEPT_SIGNALS = 1000  # per name
 
 
@@ -15,7 +17,7 @@ class NewSignal(Struct, frozen=True, gc=False):
     name: str  # of its counter, too
     id: str  # made by the caller before any I/O; repeated while it is kept, it changes nothing
     payload: bytes = b""
-    keep: int = 2_592_000_000  # ms; ≥ 86_400_000
+    keep: int = 30 * DAY  # ms; ≥ DAY
 
 
 class StoredSignal(Struct, frozen=True, gc=False):

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from onthedot.clock.durations import DAY
 from onthedot.stores.contract import ENDED, Record
 from onthedot.stores.rules.records import with_state
 
 if TYPE_CHECKING:
     from onthedot.stores.memory.tables import MemoryTables
 
-_DAY = 86_400_000  # ms after which a member that is kept for its flow is looked at again
+_RECHECK = DAY  # ms after which a member that is kept for its flow is looked at again
 
 
 def drop_expired(tables: MemoryTables, limit: int) -> int:
@@ -54,9 +55,9 @@ def _is_kept_for_flow(tables: MemoryTables, record: Record) -> bool:
 
 
 def _keep_for_a_day(tables: MemoryTables, record: Record) -> None:
-    kept = with_state(record, record.state, replace(record.history, keep_until=int(tables.now) + _DAY))
+    kept = with_state(record, record.state, replace(record.history, keep_until=int(tables.now) + _RECHECK))
     tables.records[kept.uuid] = kept
-    tables.retained[_DAY].append(kept)
+    tables.retained[_RECHECK].append(kept)
 
 
 def _firsts(tables: MemoryTables) -> list[Record]:

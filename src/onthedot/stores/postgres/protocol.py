@@ -11,6 +11,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
+from onthedot.clock.durations import WEEK
 from onthedot.stores.contract import (
     DEFAULT,
     NO_HISTORY,
@@ -40,7 +41,6 @@ from onthedot.stores.postgres.links import decode_links, encode_links, encode_wa
 from onthedot.stores.rules.records import UNQUEUED_REASONS
 
 _MAX_POLICIES = 10_000
-WEEK = 604_800_000  # ms that most ends are kept; the database knows it too
 
 # -- requests
 
@@ -98,7 +98,7 @@ class _OutcomeJson(Struct, omit_defaults=True, gc=False):
     data: bytes = b""
     session: str | UnsetType = UNSET
     state: str = "succeeded"
-    keep: int = WEEK
+    keep: int = WEEK  # that of most ends; the database knows it too
     keep_result: int | None = None
     requeue: _RequeueJson | UnsetType = UNSET
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onthedot.clock.durations import DAY
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import RetentionRow, json_list
 
 if TYPE_CHECKING:
     from onthedot.stores.sqlite.tables import SqliteTables
-
-_DAY = 86_400_000  # ms
 
 
 def drop_expired(tables: SqliteTables, limit: int) -> int:
@@ -60,7 +59,7 @@ def _drop(tables: SqliteTables, retention: RetentionRow, limit: int) -> int:
 
 def _keep(tables: SqliteTables, members: list[int], retention: RetentionRow) -> None:
     """They are looked at again a day later."""
-    until = int(tables.now) + _DAY
+    until = int(tables.now) + DAY
     tables.db.execute(SQL["keep_members"], (until, json_list(members)))
     row = (tables.app, "member", until, retention.ended, json_list(members), retention.source, retention.state)
     tables.db.execute(SQL["retain"], row)

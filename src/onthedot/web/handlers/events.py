@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from onthedot.events.header_json import read_headers
+from onthedot.events.header_json import decode_headers
 from onthedot.operations.outbox import EventInfo, OutboxStatus, event_info
 from onthedot.web.bodies import GivenReason, ReasonBody, TopicPauseBody, TopicResumeBody
 from onthedot.web.endpoints import Query, WebCall
@@ -95,7 +95,9 @@ async def show_event(call: WebCall[Query, None]) -> EventDetail:
         raise ApiError("not_found", f"there is no event {call.path['id']!r}")
     event = found.event
     value = event.raw if event.raw is not None else event.payload or b"null"
-    payload = await asyncio.to_thread(payload_text, value, read_headers(event.headers).headers, call.context.redaction)
+    payload = await asyncio.to_thread(
+        payload_text, value, decode_headers(event.headers).headers, call.context.redaction
+    )
     return EventDetail(_event_row(event_info(found), call), payload)
 
 
