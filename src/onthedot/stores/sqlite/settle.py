@@ -62,7 +62,7 @@ class _End(NamedTuple):
 
 
 class _PlainEnd(NamedTuple):
-    """What plain ends of one call share; the parameters of a statement."""
+    """The values that plain ends of one call share, and the parameters of a statement."""
 
     fence: int
     session: str
