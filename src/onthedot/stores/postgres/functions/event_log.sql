@@ -70,29 +70,29 @@ CREATE FUNCTION read_log_v1(
     OUT attempts integer[], OUT errors text[], OUT sent_ats bigint[], OUT positions bigint[], OUT notification json
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    _asked record;
+    _args record;
     _app integer;
     _woken text[];
     _share record;
     _read record;
 BEGIN
-    SELECT * INTO _asked FROM json_to_record(_request) AS r (
+    SELECT * INTO _args FROM json_to_record(_request) AS r (
         app text, now double precision, "group" text, session text, topics text[], after json, "limit" bigint,
         most_bytes bigint);
-    _app := app_v1(_asked.app);
-    _woken := reap_overdue_v1(_app, now_v1(_asked.now));
-    alive := EXISTS (SELECT FROM session WHERE app = _app AND name = _asked.session AND role = 'worker')
-        AND join_group_v1(_app, _asked."group", _asked.session);
-    SELECT * INTO _share FROM share_v1(_app, _asked."group", _asked.session,
-        ARRAY(SELECT json_object_keys(_asked.after)::smallint)) WHERE alive;
+    _app := app_v1(_args.app);
+    _woken := reap_overdue_v1(_app, now_v1(_args.now));
+    alive := EXISTS (SELECT FROM session WHERE app = _app AND name = _args.session AND role = 'worker')
+        AND join_group_v1(_app, _args."group", _args.session);
+    SELECT * INTO _share FROM share_v1(_app, _args."group", _args.session,
+        ARRAY(SELECT json_object_keys(_args.after)::smallint)) WHERE alive;
     notification := json_strip_nulls(
         json_build_object('sources', _woken, 'events', nullif(coalesce(_share.released, false), false)));
     IF NOT alive THEN
         RETURN;
     END IF;
-    SELECT * INTO _read FROM find_in_log_v1(_app, _asked."group", _share.kept, _asked.after, _asked.topics,
-        greatest(1, _asked."limit" / greatest(1, cardinality(_share.kept))),
-        _asked.most_bytes / greatest(1, cardinality(_share.kept)));
+    SELECT * INTO _read FROM find_in_log_v1(_app, _args."group", _share.kept, _args.after, _args.topics,
+        greatest(1, _args."limit" / greatest(1, cardinality(_share.kept))),
+        _args.most_bytes / greatest(1, cardinality(_share.kept)));
     SELECT _read.buckets, _read.reached, e.* INTO owned, reached, seqs, ids, topics, keys, buckets, types, versions,
         aggregate_types, aggregate_ids, correlation_ids, causation_ids, retries, occurred_ats, payloads, raws, headers,
         attempts, errors, sent_ats, positions

@@ -111,22 +111,22 @@ END $$;
 -- "payload": …}]}'). complete: nothing is to be derived and checked; ids is null. notify: at the commit; the default.
 CREATE FUNCTION publish_v1(_request json, OUT ids text[], OUT fresh boolean[]) LANGUAGE plpgsql AS $$
 DECLARE
-    _asked record;
+    _args record;
 BEGIN
-    SELECT * INTO _asked FROM json_to_record(_request) AS r (
+    SELECT * INTO _args FROM json_to_record(_request) AS r (
         app text, events json, verbs text[], complete boolean, notify boolean);
-    IF NOT coalesce(_asked.complete, false) THEN
-        IF _asked.app IS NULL OR coalesce(json_typeof(_asked.events), '') <> 'array' THEN
+    IF NOT coalesce(_args.complete, false) THEN
+        IF _args.app IS NULL OR coalesce(json_typeof(_args.events), '') <> 'array' THEN
             RAISE EXCEPTION 'publish_v1 takes {"app": "…", "events": [{…}]}' USING ERRCODE = 'invalid_parameter_value';
         END IF;
-        _asked.events := coalesce(
-            complete_events_v1(_asked.events, coalesce(_asked.verbs, '{}')), '[]');
-        ids := ARRAY(SELECT e.value ->> 'id' FROM json_array_elements(_asked.events) WITH ORDINALITY AS e
+        _args.events := coalesce(
+            complete_events_v1(_args.events, coalesce(_args.verbs, '{}')), '[]');
+        ids := ARRAY(SELECT e.value ->> 'id' FROM json_array_elements(_args.events) WITH ORDINALITY AS e
             ORDER BY e.ordinality);
     END IF;
-    fresh := insert_events_v1(app_v1(_asked.app), _asked.events, NULL);
-    IF true = ANY (fresh) AND coalesce(_asked.notify, true) THEN
-        PERFORM notify_v1(_asked.app, '{"events": true}');
+    fresh := insert_events_v1(app_v1(_args.app), _args.events, NULL);
+    IF true = ANY (fresh) AND coalesce(_args.notify, true) THEN
+        PERFORM notify_v1(_args.app, '{"events": true}');
     END IF;
 END $$;
 

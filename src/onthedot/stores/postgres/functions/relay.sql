@@ -281,7 +281,7 @@ CREATE FUNCTION relay_v1(
     OUT attempts integer[], OUT errors text[], OUT sent_ats bigint[], OUT positions bigint[], OUT notification json
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    _asked record;
+    _args record;
     _app integer;
     _now double precision;
     _reads boolean;
@@ -289,36 +289,36 @@ DECLARE
     _share record;
     _taken record;
 BEGIN
-    SELECT * INTO _asked FROM json_to_record(_request) AS r (
+    SELECT * INTO _args FROM json_to_record(_request) AS r (
         app text, now double precision, session text, sent bigint[], refused json, to_log boolean, "limit" bigint,
         most_bytes bigint, in_flight bigint[], busy smallint[], skip_topics text[]);
-    _app := app_v1(_asked.app);
-    _now := now_v1(_asked.now);
-    _reads := _asked."limit" IS NOT NULL;
+    _app := app_v1(_args.app);
+    _now := now_v1(_args.now);
+    _reads := _args."limit" IS NOT NULL;
     IF _reads THEN
         _woken := reap_overdue_v1(_app, _now);
     END IF;
-    alive := EXISTS (SELECT FROM session WHERE app = _app AND name = _asked.session AND role = 'worker');
+    alive := EXISTS (SELECT FROM session WHERE app = _app AND name = _args.session AND role = 'worker');
     IF _reads AND alive THEN
-        alive := join_group_v1(_app, '', _asked.session);
+        alive := join_group_v1(_app, '', _args.session);
     END IF;
     _reads := _reads AND alive;
-    SELECT * INTO _share FROM share_v1(_app, '', _asked.session, _asked.busy) WHERE _reads;
-    IF _asked.sent <> '{}' THEN
-        PERFORM mark_sent_v1(_app, _asked.sent, _asked.to_log, _now);
+    SELECT * INTO _share FROM share_v1(_app, '', _args.session, _args.busy) WHERE _reads;
+    IF _args.sent <> '{}' THEN
+        PERFORM mark_sent_v1(_app, _args.sent, _args.to_log, _now);
     END IF;
-    IF _asked.refused IS NOT NULL THEN
-        PERFORM mark_failed_v1(_app, _asked.refused);
+    IF _args.refused IS NOT NULL THEN
+        PERFORM mark_failed_v1(_app, _args.refused);
     END IF;
     notification := json_strip_nulls(json_build_object('sources', _woken, 'events', nullif(
-        coalesce(_share.released, false) OR _asked.to_log AND _asked.sent <> '{}', false)));
+        coalesce(_share.released, false) OR _args.to_log AND _args.sent <> '{}', false)));
     IF NOT _reads THEN
         RETURN;
     END IF;
-    SELECT * INTO _taken FROM pending_v1(_app, _share.kept, _asked.in_flight, _asked.skip_topics, _asked."limit");
+    SELECT * INTO _taken FROM pending_v1(_app, _share.kept, _args.in_flight, _args.skip_topics, _args."limit");
     SELECT _share.kept || _share.draining, _taken.more, e.* INTO owned, more, seqs, ids,
         topics, keys, buckets, types, versions, aggregate_types, aggregate_ids, correlation_ids, causation_ids, retries,
         occurred_ats, payloads, raws, headers, attempts, errors, sent_ats, positions
-    FROM outbox_events_v1(_taken.seqs, _asked.most_bytes) AS e;
+    FROM outbox_events_v1(_taken.seqs, _args.most_bytes) AS e;
     more := more OR coalesce(cardinality(seqs), 0) < cardinality(_taken.seqs);
 END $$;
