@@ -9,7 +9,8 @@ from typing import Any, Generic, TypeVar, Unpack, cast
 from onthedot.api.batch_modes import Batches
 from onthedot.api.batch_reader import AsyncPartEntries, BatchReader, SyncPartEntries
 from onthedot.api.functions import Enqueuer
-from onthedot.batches.coordinator import BatchWorker, CoordinatorSource
+from onthedot.batches.coordinator import BatchWorker
+from onthedot.batches.coordinator_source import CoordinatorSource
 from onthedot.batches.parts import BatchResult, Part
 from onthedot.batches.policy import BatchPolicy
 from onthedot.batches.requests import BatchArguments, PreparedBatch, add_batch, check_named_parameters, prepare_batch

@@ -3,41 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace as with_options
-from functools import partial
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from math import ceil
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Raw
 from msgspec.structs import replace
 
+from onthedot.batches.new_parts import PartMaker
 from onthedot.batches.parts import stored_failure
-from onthedot.batches.policy import MAX_PARTS, BatchPolicy
+from onthedot.batches.policy import MAX_PARTS
 from onthedot.batches.progress import BatchState, PlannedPart
 from onthedot.client.lane_router import route_by
-from onthedot.codec.body import NO_HEADERS, Headers, ResultNotEncodable, Undecodable
+from onthedot.clock.durations import MINUTE
+from onthedot.codec.body import ResultNotEncodable, Undecodable
 from onthedot.codec.task_failure import TaskFailure
 from onthedot.codec.untyped import decode_untyped_result
-from onthedot.definitions.functions import FunctionDefinition
-from onthedot.definitions.new_task import AGING, TaskOwner
 from onthedot.engine.repeated_calls import RepeatedCalls
 from onthedot.engine.suspension import Suspension
 from onthedot.errors import Reject, TaskError
 from onthedot.flows.results import failure_of
-from onthedot.model.batch_names import PART_ID, coordinator_source, part_id
-from onthedot.model.context import RunState, current_run
-from onthedot.model.executor_names import ASYNC
+from onthedot.model.context import RunState
 from onthedot.model.failures import read_result
 from onthedot.model.flow_names import MemberUuids
-from onthedot.model.options import AddOptions, ResolvedOptions, resolve
-from onthedot.model.stored_batches import BatchRequest, StoredPart, decode_request, read_part, write_part
-from onthedot.model.streams import MAX_ITEM, STREAM_KEEP, StreamedItems, StreamRunProtocol
+from onthedot.model.stored_batches import BatchRequest, StoredPart, read_part, write_part
+from onthedot.model.streams import MAX_ITEM, StreamRunProtocol
 from onthedot.observability.events import Observer
-from onthedot.stores.contract import ENDED, Effects, Limit, Links, NewTask, Policy, Record, Store, Suspended, Wait
+from onthedot.stores.contract import ENDED, Effects, Record, Store, Suspended, Wait
 
-PRIORITY = 10
-_RECHECK = 60_000  # ms after which a coordinator looks again, whatever its counter says
+if TYPE_CHECKING:
+    from onthedot.batches.coordinator_source import CoordinatorSource
+
+_RECHECK = MINUTE  # ms after which a coordinator looks again, whatever its counter says
 _MANY_COMPARISONS = 20_000  # pairs of names: more are compared in a thread, beside the event loop
 _MAX_PART = MAX_ITEM - 100  # bytes; the rest is for fields that are set last
 _DEADLINE = "the deadline of its batch is over"
@@ -51,66 +49,6 @@ class BatchWorker:
     calls: RepeatedCalls
     cancel: Callable[[Sequence[str], str], Awaitable[object]]
     observer: Observer
-
-
-class CoordinatorSource:
-    """The source ``<task>:batch``. Implements `Source`.
-
-    find: the definition of another task of the app, for the fallback; None: its code is not known here
-    worker: of this process, while one runs
-    """
-
-    def __init__(
-        self,
-        definition: FunctionDefinition,
-        policy: BatchPolicy,
-        find: Callable[[str], FunctionDefinition | None],
-        worker: Callable[[], BatchWorker],
-    ) -> None:
-        self.name: str = coordinator_source(definition.name)
-        self.module: str = definition.module
-        self.owner: TaskOwner = definition.owner
-        self.definition: FunctionDefinition = definition
-        self.policy: BatchPolicy = policy
-        self.find: Callable[[str], FunctionDefinition | None] = find
-        own = resolve(f"task {self.name!r}", {"max_retries": 3, "max_crashes": 10, "priority": PRIORITY})
-        task = definition.options
-        self.options: ResolvedOptions = with_options(
-            own,
-            max_crashes=max(own.max_crashes, task.max_crashes),
-            keep=max(task.keep, STREAM_KEEP),
-            keep_failed=max(task.keep_failed, STREAM_KEEP),
-            keep_result=max(task.keep, task.keep_result, STREAM_KEEP),
-        )
-        self._worker = worker
-
-    @property
-    def executor(self) -> str:
-        return ASYNC
-
-    def max_running(self) -> int | None:
-        return None
-
-    def limits(self, name: str) -> list[Limit]:  # noqa: ARG002 - it has none, under any name
-        return []
-
-    def decode(self, body: bytes) -> tuple[dict[str, Any], Headers]:
-        return {"request": decode_request(self.name, body)}, NO_HEADERS
-
-    async def call(self, arguments: dict[str, Any]) -> StreamedItems:
-        run = current_run()
-        assert run is not None
-        run.stream = run.reports.stream_run(run)
-        coordinator = Coordinator(self, self._worker(), run, run.stream, arguments["request"])
-        return await run.stream.save(coordinator.parts(), _encode)
-
-    def encode(self, value: object) -> bytes:
-        if not isinstance(value, StreamedItems):
-            raise ResultNotEncodable(f"{self.name}: middleware has replaced the result of a batch, which is its parts")
-        return value.encode()
-
-    def decode_result(self, data: bytes) -> object:
-        return decode_untyped_result(data)
 
 
 class Coordinator:
@@ -243,7 +181,7 @@ class Coordinator:
             failure = TaskFailure(type(selection.error).__name__, text, "", part.attempt, self._uuids.of(part.index))
             return replace(part, error=stored_failure(failure))
         part = replace(part, items=Raw(self._definition.encode(selection.items)), refused=selection.refused)
-        if len(_encode(part)) > _MAX_PART:
+        if len(write_part(part)) > _MAX_PART:
             raise ResultNotEncodable(
                 f"its {len(selection.items):,} items take more than {_MAX_PART:,} bytes: make parts smaller, or keep "
                 "large data elsewhere"
@@ -317,67 +255,13 @@ class Coordinator:
     ) -> None:
         """Adds the parts that are not there, and ends this run until one more part has ended."""
         missing = [part for part, record in zip(planned, records, strict=True) if record is None]
-        tasks: list[NewTask] = []
-        if missing:
-            make = self._part_maker()
-            tasks = [make(part) for part in missing]
-        if tasks and self._is_foreign:
+        maker = PartMaker(self._batch, self._request, self._definition, self._source.find)
+        tasks = maker.new_parts(missing)
+        if tasks and maker.is_foreign:
             limits = await self._worker.calls.run(self._worker.store.limits)
             tasks = route_by(limits, tasks)
         wait = Wait(((self._batch, seen + 1),), _RECHECK if left is None else min(left, _RECHECK))
         raise Suspension(Suspended(self._run.lease, wait, Effects(tuple(tasks)) if tasks else None))
-
-    @property
-    def _is_foreign(self) -> bool:
-        """The parts run a fallback whose code is not known here, as during a deploy."""
-        fallback = self._request.fallback
-        return bool(fallback) and self._source.find(fallback) is None
-
-    def _part_maker(self) -> Callable[[PlannedPart], NewTask]:
-        request = self._request
-        links = Links(self._batch, (self._batch,))
-        if self._is_foreign:
-            priority = self._definition.options.priority if request.priority is None else request.priority
-            policy = Policy(priority=priority, boost=priority * AGING)
-            return lambda part: NewTask(
-                self._uuids.of(part.index), request.fallback, bytes(request.call), policy=policy, links=links
-            )
-        definition = self._definition
-        if request.fallback:
-            definition = self._source.find(request.fallback) or definition
-        arguments, headers = definition.decode(bytes(request.call))
-        return partial(self._new_part, definition, arguments, headers.metadata or {}, links)
-
-    def _new_part(
-        self,
-        definition: FunctionDefinition,
-        arguments: dict[str, Any],
-        metadata: Mapping[str, Any],
-        links: Links,
-        part: PlannedPart,
-    ) -> NewTask:
-        request = self._request
-        own: dict[str, object] = {"count": part.size}
-        if request.is_list:
-            start = sum(request.sizes[: part.index])
-            own = {"items": arguments["items"][start : start + part.size]}
-        options: AddOptions = {
-            "uuid": self._uuids.of(part.index),
-            "metadata": {**metadata, **part_metadata(self._batch, request.type, part.index)},
-        }
-        if request.priority is not None:
-            options["priority"] = request.priority
-        return replace(definition.new_task((), {**arguments, **own}, options), links=links)
-
-
-def _encode(part: object) -> bytes:
-    assert isinstance(part, StoredPart)
-    return write_part(part)
-
-
-def part_metadata(batch: str, kind: str, index: int) -> dict[str, str]:
-    """Shown to a part as ``current_task().metadata``."""
-    return {"batch": batch, PART_ID: part_id(batch, kind, index)}
 
 
 def _is_old_end(part: PlannedPart, record: Record) -> bool:

@@ -11,8 +11,9 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from onthedot.batches.coordinator import PRIORITY, CoordinatorSource, part_metadata
+from onthedot.batches.coordinator_source import PRIORITY, CoordinatorSource
 from onthedot.batches.dedup import existing_names
+from onthedot.batches.new_parts import part_metadata
 from onthedot.batches.policy import check_parts, slices
 from onthedot.client.client import StoreClient
 from onthedot.clock.durations import Duration, to_duration_ms

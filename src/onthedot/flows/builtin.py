@@ -9,6 +9,7 @@ import msgspec
 
 from onthedot.codec.body import NO_HEADERS, Headers, StoredBody, Undecodable
 from onthedot.codec.untyped import decode_untyped_result
+from onthedot.definitions.new_task import TaskOwner
 from onthedot.flows.tasks import ITEMS
 from onthedot.model.executor_names import ASYNC
 from onthedot.model.flow_names import JOIN, STOP
@@ -22,8 +23,8 @@ _RETRIES: TaskOptions = {"max_retries": 3}
 class BuiltinSource:
     """A source without user code. Implements `Source`."""
 
-    module = __name__
-    owner = None  # it adds no tasks of an app
+    module: str = __name__
+    owner: TaskOwner | None = None  # most add no tasks of an app
 
     def __init__(self, name: str, options: TaskOptions = _RETRIES) -> None:
         self.name = name
