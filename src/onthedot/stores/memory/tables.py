@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from math import ceil
-from typing import assert_never
 
 from onthedot.stores.contract import (
     ENDED,
     Added,
     Completed,
-    Ended,
-    History,
     Lease,
     NewTask,
     Outcome,
     Record,
-    Requeued,
     SlotPool,
     State,
     StoreIdentity,
-    Suspended,
     Verdict,
 )
 from onthedot.stores.memory import retention
@@ -31,13 +26,11 @@ from onthedot.stores.memory.counter_tables import MemoryCounterTables
 from onthedot.stores.memory.ended_tasks import EndedTable
 from onthedot.stores.memory.limits import MemoryLimitTable
 from onthedot.stores.memory.ordered_queue import OrderedQueue
+from onthedot.stores.memory.settle import settle
 from onthedot.stores.memory.side_tables import ResultTable
-from onthedot.stores.rules.insert import add, new_record
-from onthedot.stores.rules.lanes import release_capacity
-from onthedot.stores.rules.outbox import publish
+from onthedot.stores.rules.insert import new_record
 from onthedot.stores.rules.places import due_in, end_as_chore
-from onthedot.stores.rules.records import UNQUEUED_REASONS, after_end, alarm_of, with_history, with_state
-from onthedot.stores.rules.settle import late_verdict, requeue_outcome, suspend
+from onthedot.stores.rules.records import UNQUEUED_REASONS, alarm_of, with_history, with_state
 from onthedot.stores.rules.task_tables import LeasedRecord, SessionEntry
 
 _NO_COUNTS: dict[State, int] = {
@@ -325,44 +318,9 @@ class MemoryTables(MemoryCounterTables):
     # -- settle
 
     def settle(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
-        verdicts: list[Verdict] = [self._settle(outcome) for outcome in outcomes]
-        self.raise_counted()
-        return verdicts
+        return settle(self, outcomes)
 
-    def _settle(self, outcome: Outcome) -> Verdict:
-        lease = outcome.lease
-        record = self.records.get(lease.uuid)
-        if record is None:
-            return "lost"
-        history = record.history
-        claim = self.leases.get(lease.uuid)
-        if claim is None or claim.fence != lease.fence or claim.session != lease.session:
-            return late_verdict(history.settled_fence, history.session, lease)
-        started = history.started if claim.chores else claim.at
-        self._end_lease(record, claim)
-        match outcome:
-            case Completed():
-                result = self._keep_result(outcome)
-                over = after_end(history, lease, started, self.now, outcome.keep, result, history.error)
-                self._end(record, "succeeded", over, outcome.keep)
-            case Ended():
-                over = after_end(history, lease, started, self.now, outcome.keep, None, outcome.error)
-                self._end(record, outcome.state, over, outcome.keep)
-            case Requeued():
-                requeue_outcome(self, outcome, record, started, chore=claim.chores)
-            case Suspended():
-                suspend(self, outcome, record, started, chore=claim.chores)
-            case _:
-                assert_never(outcome)
-        if self.limits.has_limits or self.suspects or record.lane is not None:
-            release_capacity(self, record)
-        if outcome.effects is not None:
-            add(self, outcome.effects.tasks)
-            if outcome.effects.events:
-                publish(self, outcome.effects.events)
-        return "ok"
-
-    def _end_lease(self, record: Record, claim: ClaimEntry) -> None:
+    def end_lease(self, record: Record, claim: ClaimEntry) -> None:
         del self.leases[record.uuid]
         claim.remaining -= 1
         if not claim.remaining:
@@ -377,34 +335,25 @@ class MemoryTables(MemoryCounterTables):
         if self.suspects and record.is_suspect:
             self._sessions[claim.session].suspects -= 1
 
-    def _keep_result(self, outcome: Completed) -> bytes | None:
+    def keep_result(self, outcome: Completed) -> bytes | None:
         """The result, unless it is to be dropped before its record: then it is kept apart."""
         if not outcome.result or outcome.keep_result is None:
             return outcome.result
         self._results.put(outcome.lease.uuid, outcome.result, min(outcome.keep, outcome.keep_result), self.now)
         return None
 
-    def _end(self, record: Record, state: State, history: History, keep: int) -> None:
-        policy = record.policy
-        if record.unique is not None and policy.unique_for is None:
-            self.free_key(record.source, record.unique, record.uuid)
-        if policy.reply_to is not None:
-            self.notifications.ended.setdefault(policy.reply_to, []).append(record.uuid)
-        if self.subscriptions.sessions_by_uuid:
-            for session in self.subscriptions.end_task(record.uuid):
-                self.notifications.ended.setdefault(session, []).append(record.uuid)
-        if record.links is not None:
-            self.count_end(record.links, failed=state != "succeeded")
-        over = with_state(record, state, history)
-        self.changes.ended.append(over)
+    def store_end(self, record: Record, keep: int) -> None:
+        """record: as it has ended. keep: ms; 0: it is not retained."""
+        self.changes.ended.append(record)
         if keep <= 0:
             self._delete(record)
             self.remember(record)
             return
-        self.records[record.uuid] = over
-        self.tally[record.source][state] += 1
-        self.ended.append(over, self.tally[record.source][state])
-        self.retained[keep].append(over)
+        self.records[record.uuid] = record
+        counts = self.tally[record.source]
+        counts[record.state] += 1
+        self.ended.append(record, counts[record.state])
+        self.retained[keep].append(record)
         self.retained_count += 1
 
     # -- retention

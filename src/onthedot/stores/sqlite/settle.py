@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Literal, assert_never
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from onthedot.stores.contract import (
     NO_HISTORY,
@@ -45,7 +48,7 @@ _UNTOUCHED = (
 _Known = tuple[TaskRow, int]  # a task that this process has claimed, as it was then; its fence
 
 
-class _End(NamedTuple):
+class _End(Struct, frozen=True, gc=False):
     row: TaskRow
     state: State
     lease: Lease
@@ -61,7 +64,7 @@ class _End(NamedTuple):
         return self.row.reason is None and not self.result and self.error is None
 
 
-class _PlainEnd(NamedTuple):
+class _PlainEnd(Struct, frozen=True, gc=False):
     """The values that plain ends of one call share, and the parameters of a statement."""
 
     fence: int
@@ -71,7 +74,7 @@ class _PlainEnd(NamedTuple):
     keep_until: int
 
 
-class _Retention(NamedTuple):
+class _Retention(Struct, frozen=True, gc=False):
     """A deadline that tasks share. source and state: of tasks, None for results."""
 
     kind: Literal["task", "result"]
@@ -258,7 +261,7 @@ class SettleBatch:
             else:
                 saves.append(_saved_columns(end, now))
         for shared, seqs in plain.items():
-            tables.db.execute(SQL["save_plain_ends"], (*shared, json_list(seqs)))
+            tables.db.execute(SQL["save_plain_ends"], (*astuple(shared), json_list(seqs)))
         tables.db.executemany(SQL["save_history"], saves)
 
     def _delete(self, ends: Sequence[_End], now: int) -> None:
@@ -284,8 +287,10 @@ class SettleBatch:
             deadlines[_Retention("task", end.keep, row.source, end.state)].append(row.seq)
             if end.result and end.keep_result is not None and end.keep_result < end.keep:
                 deadlines[_Retention("result", end.keep_result)].append(row.seq)
-        for (kind, keep, source, state), seqs in deadlines.items():
-            tables.db.execute(SQL["retain"], (tables.app, kind, now + keep, now, json_list(seqs), source, state))
+        for shared, seqs in deadlines.items():
+            until = now + shared.keep
+            columns = (tables.app, shared.kind, until, now, json_list(seqs), shared.source, shared.state)
+            tables.db.execute(SQL["retain"], columns)
 
     def _count_ends(self) -> None:
         """Raise each counter once."""
