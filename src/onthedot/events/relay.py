@@ -96,7 +96,7 @@ class Relay(ComponentLoop):
         self._buckets: Sequence[int] = ()
         self._is_reported = False
         self._has_rates = False
-        self._silent = False  # the bus, and that was reported
+        self._has_reported_outage = False  # of the bus
         self._sent_in_minute: Counter[str] = Counter()  # by topic, since the last report
         self._reported_at = clock.now()
         self._purged_at = clock.now() - _PURGE_INTERVAL * random.random()  # several relays at different times
@@ -297,8 +297,8 @@ class Relay(ComponentLoop):
         self._sent_in_minute[partition.topic] += count
         self._topics.on_sent(partition.topic)
         self._observer.events_sent(partition.topic, count, self._clock.now() - self._started[partition])
-        if self._silent:
-            self._silent = False
+        if self._has_reported_outage:
+            self._has_reported_outage = False
             self._observer.bus_recovered("sending")
 
     def _check_silence(self) -> None:
@@ -306,7 +306,7 @@ class Relay(ComponentLoop):
         now = self._clock.now()
         silence = now - min(self._started.values(), default=now)
         if silence >= _SILENCE:
-            self._silent = True
+            self._has_reported_outage = True
             error = BusUnreachable(f"no answer for {silence / 1000:.0f} s, and {len(self.held)} events wait here")
             self._observer.bus_failed("sending", error)
 

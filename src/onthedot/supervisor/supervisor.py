@@ -45,7 +45,7 @@ class Supervisor:
         self._slots: list[WorkerProcess | None] = [None] * processes
         self._successors: dict[int, WorkerProcess] = {}  # by slot, during a rolling restart
         self._health = health
-        self._web = None if web is None else WebProcess(web, self._say)
+        self._web = None if web is None else WebProcess(web, self._print_line)
         self._manager = manager
         self._metrics = WorkerMetrics()
         self._stop = asyncio.Event()
@@ -78,7 +78,7 @@ class Supervisor:
             stopping.cancel()
             await wait_for_reaps()
             if self._failed is None and not self._config.burst:
-                self._say("worker stopped · killed what did not stop in time" if self._killed else "worker stopped")
+                self._print_line("worker stopped · killed what did not stop in time" if self._killed else "worker stopped")
         return self._failed or int(self._killed)
 
     def problems(self) -> dict[str, str]:
@@ -94,7 +94,7 @@ class Supervisor:
             return None
         return await fleet.text(stores)
 
-    def _say(self, text: str) -> None:
+    def _print_line(self, text: str) -> None:
         print_line(text, self._config.log_format)
 
     # -- one slot
@@ -129,7 +129,7 @@ class Supervisor:
             text += f"; starting another in {pause:.1f} s"
             if child.error:
                 text += f": {child.error}"
-            self._say(text)
+            self._print_line(text)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause)
 
@@ -155,7 +155,7 @@ class Supervisor:
             parts = ["worker ready", child.banner]
             if len(self._slots) > 1:
                 parts.insert(1, f"{len(self._slots)} processes")
-            self._say(" · ".join(parts))
+            self._print_line(" · ".join(parts))
             self._manager.send("READY=1", f"STATUS={' · '.join(parts)}")
 
     # -- signals
@@ -168,7 +168,7 @@ class Supervisor:
         else:
             self._stop.set()
             self._manager.send("STOPPING=1")
-            self._say(f"stopping · running tasks have {self._config.stop_timeout:g} s (again: cancel them now)")
+            self._print_line(f"stopping · running tasks have {self._config.stop_timeout:g} s (again: cancel them now)")
 
     def _living(self) -> list[WorkerProcess]:
         known = [*self._slots, *self._successors.values()]
@@ -201,9 +201,9 @@ class Supervisor:
             self._successors[slot] = new
             if not (await new.wait_ready(START_TIMEOUT + self._config.wait_for_store) and new.alive):
                 self._successors.pop(slot, None)
-                self._say(f"the new worker {slot + 1} cannot start, so the old ones stay: {new.error or 'it ended'}")
+                self._print_line(f"the new worker {slot + 1} cannot start, so the old ones stay: {new.error or 'it ended'}")
                 await new.stop()
                 self._metrics.remove(new)
                 return
             await old.stop()
-        self._say("all workers have been replaced")
+        self._print_line("all workers have been replaced")

@@ -21,11 +21,11 @@ _STOP_TIMEOUT = 5.0  # seconds; it answers requests for up to three
 
 
 class WebProcess:
-    """address: as in ``[HOST]:PORT``; say: prints a line of the supervisor."""
+    """address: as in ``[HOST]:PORT``; print_line: prints a line of the supervisor."""
 
-    def __init__(self, address: str, say: Callable[[str], None]) -> None:
+    def __init__(self, address: str, print_line: Callable[[str], None]) -> None:
         self._address = address
-        self._say = say
+        self._print_line = print_line
         self._process: Process | None = None
         self._running: asyncio.Task[None] | None = None
 
@@ -34,7 +34,7 @@ class WebProcess:
         if self._running is not None:
             return
         if stores.url.startswith("memory:"):
-            self._say("no page: memory:// lives inside one process; `onthedot dev` shows it")
+            self._print_line("no page: memory:// lives inside one process; `onthedot dev` shows it")
             return
         self._running = asyncio.create_task(self._run(stores))
 
@@ -64,13 +64,13 @@ class WebProcess:
                 raise
             code = await process.wait()
             if code == USAGE:
-                self._say("no page: its settings are refused")
+                self._print_line("no page: its settings are refused")
                 return
             pause = restarts.next(time.monotonic() - began, was_killed=code < 0)
             problem = f"page (pid {process.pid}) died, {describe_exit_code(code)}; starting another"
             if code == ADDRESS:
                 problem = f"no page: {self._address} is not free; trying again"
-            self._say(f"{problem} in {pause:.1f} s")
+            self._print_line(f"{problem} in {pause:.1f} s")
             await asyncio.sleep(pause)
 
     async def _start(self, stores: StoreSpec) -> Process:
