@@ -44,7 +44,8 @@ LUA_NAMES = (
 )
 SQL_NAMES = (
     r"\bCREATE (?:UNLOGGED )?(?:UNIQUE )?(?:TABLE|FUNCTION|INDEX|TYPE)\s+(\w+)",
-    r"(?:^ +|, *)(\w+) (?:integer|bigint|smallint|double|text|blob|bytea|boolean|json)\b",  # columns and variables
+    # columns and variables
+    r"(?:^ +|, *)(\w+) (?:integer|bigint|smallint|double|text|blob|bytea|boolean|json|record)\b",
     r"[(,]\s*(?:OUT )?(_\w+) \w+",  # parameters
 )
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
+from onthedot.clock.durations import MINUTE
 from onthedot.model.figures import Names
 from onthedot.model.source_figures import Depth, FigureRecord
-from onthedot.operations.series import MINUTE, read_records
+from onthedot.operations.series import read_records
 from onthedot.stores.contract import Store
 
 _AGAIN = 15_000  # ms for which what was read is used again: workers write records of minutes

@@ -78,7 +78,9 @@ class Supervisor:
             stopping.cancel()
             await wait_for_reaps()
             if self._failed is None and not self._config.burst:
-                self._print_line("worker stopped · killed what did not stop in time" if self._killed else "worker stopped")
+                self._print_line(
+                    "worker stopped · killed what did not stop in time" if self._killed else "worker stopped"
+                )
         return self._failed or int(self._killed)
 
     def problems(self) -> dict[str, str]:
@@ -201,7 +203,9 @@ class Supervisor:
             self._successors[slot] = new
             if not (await new.wait_ready(START_TIMEOUT + self._config.wait_for_store) and new.alive):
                 self._successors.pop(slot, None)
-                self._print_line(f"the new worker {slot + 1} cannot start, so the old ones stay: {new.error or 'it ended'}")
+                self._print_line(
+                    f"the new worker {slot + 1} cannot start, so the old ones stay: {new.error or 'it ended'}"
+                )
                 await new.stop()
                 self._metrics.remove(new)
                 return

@@ -23,7 +23,7 @@ from onthedot.stores.sqlite import path_of
 from tests.unit.cli.conftest import Console, as_nobody, common_start
 
 
-def test_list_prints_plain_columns(console: Console) -> None:
+def test_task_list_prints_plain_columns_in_a_pipe(console: Console) -> None:
     first, second = console.add("greet", name="ann"), console.add("greet", name="bob\x1b[31m\nx")
     head, *rows = console.do("task", "list").splitlines()
     assert head.split() == ["ID", "STATE", "SOURCE", "ADDED", "TOOK"]
@@ -32,7 +32,7 @@ def test_list_prints_plain_columns(console: Console) -> None:
     assert "\x1b" not in console.do("task", "list") + console.do("task", "show", second)
 
 
-def test_list_filters_and_pages(console: Console) -> None:
+def test_task_list_filters_and_pages(console: Console) -> None:
     uuids = [console.add("greet", name=str(number)) for number in range(5)]
     other = console.add("fail", order=1)
     console.work(other)
@@ -65,7 +65,7 @@ def test_a_page_of_errors_goes_on_where_it_ended(console: Console) -> None:
     assert seen == uuids[-2::-2]
 
 
-def test_list_is_sorted(console: Console) -> None:
+def test_task_list_is_sorted(console: Console) -> None:
     def nap(seconds: float) -> None:
         time.sleep(seconds)
 
@@ -85,7 +85,7 @@ def test_list_is_sorted(console: Console) -> None:
     assert "--sort has no pages" in console.do("task", "list", "--sort", "due", "--cursor", "after:3", code=2)
 
 
-def test_empty_store_prints_a_hint(console: Console) -> None:
+def test_task_list_of_an_empty_store_prints_a_hint(console: Console) -> None:
     with console.app.background():
         assert console.invoke("task", "list").stderr == "there are no tasks\n"
     console.work(console.add("greet", name="ann"))
@@ -94,7 +94,7 @@ def test_empty_store_prints_a_hint(console: Console) -> None:
     assert "nothing has failed" in console.invoke("failed").stderr
 
 
-def test_show_prints_all_facts_of_a_task(console: Console) -> None:
+def test_task_show_prints_all_facts_of_a_task(console: Console) -> None:
     uuid = console.add("fail", order=7)
     console.work(uuid)
     text = console.do("task", "show", uuid[:-3])
@@ -105,7 +105,7 @@ def test_show_prints_all_facts_of_a_task(console: Console) -> None:
     assert (info["state"], info["error"]["type"], info["args"]) == ("failed", "ValueError", {"order": 7})
 
 
-def test_show_refuses_missing_and_ambiguous_uuids(console: Console) -> None:
+def test_task_show_refuses_missing_and_ambiguous_uuids(console: Console) -> None:
     both = [console.add("greet", name="ann"), console.add("greet", name="bob")]
     assert "no task 9999" in console.do("task", "show", "9999", code=1)
     assert "several uuids" in console.do("task", "show", common_start(*both), code=1)
@@ -169,7 +169,7 @@ def test_errors_that_differ_in_values_are_one_group(one: str, other: str) -> Non
     assert message_template(one) == message_template(other) != one
 
 
-def test_words_of_a_message_are_kept() -> None:
+def test_words_of_an_error_are_kept_in_its_group() -> None:
     assert message_template("it isn't a facade, don't ask") == "it isn't a facade, don't ask"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 from onthedot.cli import main
-from onthedot.cli.top_view import sparkline
+from onthedot.cli.output import Screen
+from onthedot.cli.top_view import picture, sparkline
+from onthedot.operations.feed_state import Rates
+from onthedot.operations.live_view import LiveSnapshot
+from onthedot.operations.run_times import RunTimes
+from onthedot.operations.sources import SourceInfo
 from tests.support.waits import wait_until
 from tests.unit.cli.conftest import Console, Running, Shop
 
@@ -35,7 +41,9 @@ def test_top_prints_one_plain_picture_in_a_pipe(console: Console) -> None:
         assert counts == "1 ready · 0 running · 0 scheduled · 1 failed"
         assert rates == "done 0.0/s · failed 0.0/s · retried 0.0/s · started 0.0/s"
         assert history == f"{'_' * 59} ended/s, most 0"
-        assert columns.split()[:3] == ["SOURCE", "READY", "RUN"]
+        assert columns.split() == [
+            "SOURCE", "READY", "RUN", "SCHED", "DONE/S", "FAIL/S", "FAILED", "P50", "P95", "WORKERS"
+        ]  # fmt: skip
         assert rest[0].split()[:2] == ["greet", "1"]
         assert re.search(r"[\d.]+ ms +[\d.]+ ms +0$", rest[0])
         assert rest[1].startswith("  paused ")
@@ -104,6 +112,17 @@ def test_top_refuses_a_memory_store(console: Console) -> None:
     assert (result.exit_code, "memory:// lives inside one process" in result.stderr) == (2, True)
     result = CliRunner().invoke(main, ["top", "--store", "sqlite:///none.db"])
     assert (result.exit_code, "there is no file" in result.stderr) == (3, True)
+
+
+def test_top_has_median_and_95th_percentile_of_run_times() -> None:
+    timed = SourceInfo("greet", ready=1, run_times=RunTimes(p50=0.25, p95=4.0))
+    untimed = SourceInfo("fail")
+    rates = dict.fromkeys(("greet", "fail"), Rates(0, 0, 0, 0))
+    frame = LiveSnapshot(datetime.now(UTC), rates["greet"], rates, (), (timed, untimed), (), ())
+    _, (table,) = picture(Screen(), "shop", frame)
+    columns = [each.title for each in table.columns]
+    cells = [dict(zip(columns, row, strict=True)) for row in table.rows]
+    assert [(row["P50"], row["P95"]) for row in cells] == [("250 ms", "4.0 s"), ("-", "-")]
 
 
 def test_sparkline_scales_to_the_maximum() -> None:

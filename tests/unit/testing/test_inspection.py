@@ -40,7 +40,7 @@ def shop(app: App) -> SimpleNamespace:
     return SimpleNamespace(send=send, bill=bill)
 
 
-async def test_assert_added(app: App, test: TestApp, shop: SimpleNamespace) -> None:
+async def test_assert_added_finds_tasks_by_arguments(app: App, test: TestApp, shop: SimpleNamespace) -> None:
     await shop.send.enqueue("ann")
     last = await shop.send.options(after=60).enqueue("ann", "bye", times=3)
     assert test.assert_added(shop.send).uuid == last.uuid
@@ -79,7 +79,7 @@ async def test_failed_assertion_shows_the_tasks_there_are(test: TestApp, shop: S
     )
 
 
-async def test_messages(test: TestApp, shop: SimpleNamespace) -> None:
+async def test_failed_assertion_names_task_count_and_arguments(test: TestApp, shop: SimpleNamespace) -> None:
     with pytest.raises(AssertionError, match=r"^send\(\) was not added; there is no send$"):
         test.assert_added(shop.send)
     await shop.send.enqueue_many([{"to": f"user {n}"} for n in range(30)])
@@ -100,7 +100,7 @@ async def test_assertion_with_wrong_arguments_is_refused(app: App, test: TestApp
             request(App("other", store="memory://").task(none))
 
 
-async def test_tasks_by_name_and_consumers(app: App, test: TestApp) -> None:
+async def test_tasks_are_found_by_name_and_by_consumer(app: App, test: TestApp) -> None:
     done = []
 
     class Email(BaseTaskConsumer):
@@ -121,7 +121,7 @@ async def test_tasks_by_name_and_consumers(app: App, test: TestApp) -> None:
     assert [info.source for info in test.failed()] == ["elsewhere"]
 
 
-async def test_tasks_and_failed_return_infos(app: App, test: TestApp, shop: SimpleNamespace) -> None:
+async def test_tasks_and_failed_return_task_infos(app: App, test: TestApp, shop: SimpleNamespace) -> None:
     await shop.send.enqueue("ann")
     await shop.bill.enqueue(Order(1, START))
     await shop.send.enqueue("eve")
@@ -139,9 +139,9 @@ async def test_test_app_uses_the_codec(app: App, test: TestApp, shop: SimpleName
         await shop.send.enqueue(5)
 
 
-def test_pytest_does_not_collect_it() -> None:
+def test_pytest_does_not_collect_the_class_test_app() -> None:
     assert TestApp.__test__ is False
 
 
-def test_public_names() -> None:
+def test_public_names_of_testing_are_frozen() -> None:
     assert testing.__all__ == ["ManualClock", "TestApp"]

@@ -22,7 +22,7 @@ from tests.unit.testing.steps import START, Log, none, nothing_is_alive, seconds
 # -- the worker's life
 
 
-async def test_a_lifespan_for_every_start() -> None:
+async def test_lifespan_is_entered_at_every_start() -> None:
     lives = []
 
     @asynccontextmanager
@@ -47,7 +47,7 @@ async def test_a_lifespan_for_every_start() -> None:
         assert lives == ["in", "out"] * 2
 
 
-async def test_nothing_is_alive_between_calls(app: App, test: TestApp) -> None:
+async def test_no_task_of_the_loop_is_alive_between_calls(app: App, test: TestApp) -> None:
     @app.task
     def work(n: int) -> None:
         time.sleep(0.001)
@@ -103,7 +103,7 @@ async def test_cancelled_advance_leaves_nothing(app: App, test: TestApp) -> None
     assert [info.state for info in test.tasks()] == ["ready"]
 
 
-async def test_two_loops_one_after_the_other(app: App, test: TestApp) -> None:
+async def test_test_app_works_in_two_loops_one_after_the_other(app: App, test: TestApp) -> None:
     @app.task
     async def work() -> int:
         return 1
@@ -130,7 +130,7 @@ async def test_app_is_unchanged_after_the_block(app: App) -> None:
     assert runtime.config is before
 
 
-async def test_each_block_begins_empty(app: App) -> None:
+async def test_each_test_app_begins_without_tasks(app: App) -> None:
     work = app.task(none)
     for _ in range(2):
         with TestApp(app) as test:
@@ -138,7 +138,7 @@ async def test_each_block_begins_empty(app: App) -> None:
             await work.enqueue()
 
 
-async def test_two_apps_on_one_clock(app: App) -> None:
+async def test_two_apps_share_one_clock(app: App) -> None:
     other = App("mail", store="memory://")
     log: list[tuple[str, float]] = []
     clock = ManualClock()
@@ -199,7 +199,7 @@ async def test_wait_lasts_while_the_test_runs_tasks(app: App, test: TestApp) -> 
     assert await asyncio.gather(handle.result(), test.advance(60)) == [7, 1]
 
 
-async def test_concurrent_wait_returns(app: App, test: TestApp) -> None:
+async def test_wait_beside_an_advance_returns(app: App, test: TestApp) -> None:
     @app.task
     async def work() -> int:
         return 7
@@ -216,7 +216,7 @@ async def test_concurrent_wait_returns(app: App, test: TestApp) -> None:
 # -- sync
 
 
-def test_sync(app: App, test: TestApp, log: Log) -> None:
+def test_sync_test_app_runs_tasks(app: App, test: TestApp, log: Log) -> None:
     @app.task(max_retries=1, backoff=[60])
     def work(n: int) -> int:
         log(str(n))
@@ -238,7 +238,7 @@ def test_sync(app: App, test: TestApp, log: Log) -> None:
     test.assert_added(work, n=2, times=1)
 
 
-def test_sync_raises_failures(app: App, test: TestApp) -> None:
+def test_result_of_a_failed_task_raises_in_sync_code(app: App, test: TestApp) -> None:
     @app.task
     def fail() -> None:
         raise ValueError("no")

@@ -26,7 +26,7 @@ from tests.unit.testing.steps import START, Log, hours, minutes, none, seconds
 # -- time
 
 
-async def test_the_readme(app: App) -> None:
+async def test_example_of_the_readme_runs(app: App) -> None:
     sent = []
 
     @app.task
@@ -39,7 +39,7 @@ async def test_the_readme(app: App) -> None:
         assert sent == ["bob"]
 
 
-async def test_nothing_runs_early(app: App, test: TestApp, log: Log) -> None:
+async def test_task_does_not_run_before_its_time(app: App, test: TestApp, log: Log) -> None:
     @app.task
     async def remind() -> None:
         log("ran")
@@ -52,7 +52,7 @@ async def test_nothing_runs_early(app: App, test: TestApp, log: Log) -> None:
     assert test.now() == START + seconds(60)
 
 
-async def test_each_runs_at_its_moment_and_in_order(app: App, test: TestApp, log: Log) -> None:
+async def test_tasks_run_at_their_moments_in_order(app: App, test: TestApp, log: Log) -> None:
     @app.task
     async def work(name: str) -> None:
         log(name)
@@ -80,12 +80,12 @@ async def test_each_runs_at_its_moment_and_in_order(app: App, test: TestApp, log
         ({}, 0),
     ],
 )
-async def test_advance_takes_other_units(test: TestApp, turn: dict[str, float], by: float) -> None:
+async def test_advance_takes_every_unit(test: TestApp, turn: dict[str, float], by: float) -> None:
     await test.advance(**turn)
     assert test.now() - START == seconds(by)
 
 
-async def test_time_does_not_go_back(test: TestApp) -> None:
+async def test_clock_cannot_be_turned_back(test: TestApp) -> None:
     with pytest.raises(OnTheDotError, match="out of range"):
         await test.advance(-1)
     with pytest.raises(TypeError, match="fortnights"):
@@ -120,7 +120,7 @@ async def test_clock_set_by_hand_makes_tasks_late(app: App, test: TestApp, log: 
 # -- what repeats
 
 
-async def test_retries_with_backoff_over_days(app: App, test: TestApp, log: Log) -> None:
+async def test_retries_run_after_backoffs_of_days(app: App, test: TestApp, log: Log) -> None:
     @app.task(max_retries=4, backoff=[60, 86_400, timedelta(days=7)])
     async def fetch() -> str:
         log(str(current_task().attempt))
@@ -151,7 +151,7 @@ async def test_a_schedule_fires_every_hour_at_its_moment(app: App, test: TestApp
     assert await test.advance(minutes=1) == 1
 
 
-async def test_a_schedule_by_the_wall_clock(app: App, log: Log) -> None:
+async def test_cron_schedule_follows_the_wall_clock_of_its_zone(app: App, log: Log) -> None:
     @app.schedule(schedule=CronSchedule("0 3 * * *", tz="Europe/Berlin"))
     async def nightly() -> None:
         runs.append(current_task().scheduled_for)
@@ -172,7 +172,7 @@ async def test_ended_tasks_are_kept_however_far_the_clock_goes(app: App, test: T
     assert len(test.tasks(weekly)) == 1
 
 
-async def test_snooze(app: App, test: TestApp, log: Log) -> None:
+async def test_snoozed_task_runs_again_after_its_snooze(app: App, test: TestApp, log: Log) -> None:
     @app.task
     async def poll() -> None:
         log(str(current_task().attempt))
@@ -197,7 +197,7 @@ async def test_raised_retry_runs_again(app: App, test: TestApp, log: Log) -> Non
     assert len(test.failed()) == 1
 
 
-async def test_priorities(test: TestApp) -> None:
+async def test_urgent_tasks_run_first(test: TestApp) -> None:
     app = App("one", concurrency=1)
     order = []
 
@@ -212,7 +212,7 @@ async def test_priorities(test: TestApp) -> None:
     assert order == ["high", "high", "normal", "low", "low"]
 
 
-async def test_limits(app: App, test: TestApp, log: Log) -> None:
+async def test_rate_limits_hold_while_the_clock_is_turned(app: App, test: TestApp, log: Log) -> None:
     @app.task(limits=[Rate("3/s", burst=1, by="who")])
     async def call(who: str) -> None:
         log(who)
@@ -229,7 +229,7 @@ async def test_limits(app: App, test: TestApp, log: Log) -> None:
     assert all(later - before >= 333 for before, later in pairwise(starts))
 
 
-async def test_at_most(app: App, test: TestApp) -> None:
+async def test_at_most_bounds_running_tasks_per_key(app: App, test: TestApp) -> None:
     most = running = 0
 
     @app.task(limits=[AtMost(2, by="who")])
@@ -245,7 +245,7 @@ async def test_at_most(app: App, test: TestApp) -> None:
     assert most <= 2
 
 
-async def test_expiry(app: App, test: TestApp) -> None:
+async def test_task_expires_when_the_clock_passes_its_time(app: App, test: TestApp) -> None:
     @app.task(expires=60)
     async def work() -> None: ...
 
@@ -257,7 +257,7 @@ async def test_expiry(app: App, test: TestApp) -> None:
 
 
 @pytest.mark.timed
-def test_a_day_of_minutes_is_quick(app: App, test: TestApp) -> None:
+def test_advance_by_a_day_of_minutes_is_quick(app: App, test: TestApp) -> None:
     @app.schedule(schedule="* * * * *")
     async def tick() -> None: ...
 
