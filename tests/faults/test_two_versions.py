@@ -24,7 +24,7 @@ from tests.faults.worker_processes import (
     worker_processes,
 )
 from tests.support.fault_report import report_faults
-from tests.support.previous_tree import REVISION, layout, previous_tree
+from tests.support.previous_tree import REVISION, layout, previous_tree, revision_before_the_schema
 from tests.support.services.programs import Missing, give_up
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(1200 if LONG else 180)]
@@ -71,6 +71,15 @@ def restart_with(workers: WorkerProcesses, others: WorkerProcesses) -> None:
         others.workers.append(others.start())
 
 
+def check_runs(run: str, uuids: set[str], run_log: RunLog) -> None:
+    """All tasks have succeeded, each in one run."""
+    assert counts() == {"succeeded": len(uuids)}
+    report = report_faults(run, task_app.app, uuids, run_log.entries(), [])
+    report.check(most_extra_runs=0)
+    ended = Counter(entry.uuid for entry in run_log.entries() if entry.event == "end")
+    assert ended == Counter(dict.fromkeys(uuids, 1))
+
+
 @pytest.mark.parametrize("server_store", ["sqlite", "redis", "postgres"], indirect=True)
 def test_two_versions_run_each_others_tasks_once(
     server_store: ServerStore, run_log: RunLog, run_log_path: Path, previous: Path
@@ -98,10 +107,36 @@ def test_two_versions_run_each_others_tasks_once(
             restart_with(older, newer)
             uuids |= add(url, run_log_path, previous, third // 2)
             wait_for_progress(done, len(uuids))
-        assert counts() == {"succeeded": len(uuids)}
-        report = report_faults(
-            f"two versions, {server_store.name}, {REVISION}", task_app.app, uuids, run_log.entries(), []
-        )
-        report.check(most_extra_runs=0)
-    begun = Counter(entry.uuid for entry in run_log.entries() if entry.event == "end")
-    assert begun == Counter(dict.fromkeys(uuids, 1))
+        check_runs(f"two versions, {server_store.name}, {REVISION}", uuids, run_log)
+
+
+@pytest.mark.parametrize("server_store", ["sqlite", "postgres"], indirect=True)
+def test_workers_of_the_schema_before_continue_during_an_upgrade(
+    server_store: ServerStore, run_log: RunLog, run_log_path: Path, tmp_path: Path
+) -> None:
+    """A process of this version upgrades the schema while workers of the version before run tasks. They are replaced
+    one by one; another process of theirs is refused."""
+    try:
+        older_source = previous_tree(tmp_path, revision_before_the_schema(server_store.name))
+    except Missing as missing:
+        give_up(missing)
+    versions = [layout(source, server_store.name)[0] for source in (older_source, SOURCE)]
+    assert int(versions[0]) == int(versions[1]) - 1
+    url = server_store.url(LEASE)
+    third = TASKS // 3
+    uuids = add(url, run_log_path, older_source, third)
+    with (
+        worker_processes(url, run_log_path, 2, source=older_source) as older,
+        worker_processes(url, run_log_path, 0, source=SOURCE) as newer,
+    ):
+        wait_for(lambda: any(entry.event == "end" for entry in run_log.entries()), 30)
+        uuids |= add(url, run_log_path, SOURCE, third)  # it upgrades the schema
+        with task_app.app.override(store=url):
+            wait_for_progress(done, len(uuids))
+            uuids |= add(url, run_log_path, SOURCE, third)
+            restart_with(older, newer)
+            wait_for_progress(done, len(uuids))
+            check_runs(f"upgrade from schema {versions[0]}, {server_store.name}", uuids, run_log)
+        late = older.start()
+        assert late.wait(30) != 0, "a process that starts must know the schema"
+    assert "upgrade onthedot" in older.log.read_text()

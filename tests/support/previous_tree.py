@@ -27,6 +27,16 @@ def previous_tree(folder: Path, revision: str = REVISION) -> Path:
     return folder / "src"
 
 
+def revision_before_the_schema(store: str) -> str:
+    """The last revision whose schema has another version than this tree's."""
+    file = f"src/onthedot/stores/{store}/schema.py"
+    command = ["git", "-C", str(ROOT), "log", "-1", "-G^VERSION = ", "--format=%H~1", "--", file]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    if found.returncode or not found.stdout:
+        raise Missing(f"no earlier schema of {store} in the history of this tree: {found.stderr.strip()}")
+    return found.stdout.strip()
+
+
 def layout(source: Path, store: str) -> tuple[str, str]:
     """The version of the stored form in this package, and a digest of it: tables, and functions in the database."""
     folder = source / "onthedot" / "stores" / store
