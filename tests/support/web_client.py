@@ -1,4 +1,4 @@
-"""Requests to the HTTP API: with a token, with a cookie, or with nothing."""
+"""Requests to the HTTP API: with a token, with a cookie, or with nothing. Every answer is one that is described."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from tests.support.described_answers import check_answer
 from tests.support.http_client import Answer
 from tests.support.waits import SOON
 
@@ -61,6 +62,8 @@ class WebClient:
             connection.request(method, path, sent, headers)
             answer = connection.getresponse()
             found = {name.lower(): value for name, value in answer.getheaders()}
-            return Answer(answer.status, found, answer.read())
+            received = Answer(answer.status, found, answer.read())
         finally:
             connection.close()
+        check_answer(method, path, received)
+        return received

@@ -13,7 +13,7 @@ from onthedot.web.errors import STATUSES
 from onthedot.web.schemas import ErrorAnswer
 
 _PARAMETER = re.compile(r"\{(\w+)(?::path)?\}")
-_EVERY_ROUTE = ("bad_request", "too_large", "wrong_host", "store_unavailable")
+_EVERY_ROUTE = ("bad_request", "too_large", "wrong_host", "internal", "store_unavailable")
 _WITH_BODY = ("unsupported_type", "invalid")
 _ERROR = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorAnswer"}}}
 
@@ -96,7 +96,7 @@ def _responses(route: Route, refs: Mapping[int, Any]) -> dict[str, Any]:
         responses["304"] = {"description": "not changed since the ETag of If-None-Match"}
     codes = {*_EVERY_ROUTE, *route.errors}
     if route.access != "open":
-        codes |= {"unauthorized", "forbidden", "not_found"}
+        codes |= {"unauthorized", "forbidden", "not_found", "invalid"}
     if route.body is not None:
         codes |= {*_WITH_BODY}
     if route.access == "operator":

@@ -198,7 +198,7 @@ READ_ROUTES: tuple[Route, ...] = (
 SESSION_ROUTES: tuple[Route, ...] = (
     Route(
         method="POST", path="/session", handler=session.sign_in, access="open", body=SignIn, status=204,
-        summary="Exchange a token for a cookie", errors=("unauthorized", "too_many", "not_available"),
+        summary="Exchange a token for a cookie", errors=("unauthorized", "forbidden", "too_many", "not_available"),
     ),
     Route(
         method="DELETE", path="/session", handler=session.sign_out, access="viewer", body=NoBody, status=204,

@@ -1,4 +1,4 @@
-"""An app with a few tasks, in a memory store."""
+"""An app with a few tasks, in a memory store; modules that run on every store have a fixture of their own."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from onthedot import App, IntervalSchedule
+from tests.support.app_stores import AppStore
 
 
-@pytest.fixture
-def shop() -> App[Any]:
-    app: App[Any] = App("shop", store="memory://", stop_timeout=0)
+def new_shop(store: AppStore) -> App[Any]:
+    app: App[Any] = App(store.name, store=store.url, stop_timeout=0)
 
     @app.task
     async def send(to: str, password: str = "", order: dict[str, Any] | None = None) -> str:
@@ -23,3 +23,8 @@ def shop() -> App[Any]:
     async def tick() -> None: ...
 
     return app
+
+
+@pytest.fixture
+def shop() -> App[Any]:
+    return new_shop(AppStore("shop", "memory://"))

@@ -1,13 +1,22 @@
-"""Changes through the API: what they do, who may, and what the audit has."""
+"""Changes through the API: what they do, who may, and what the audit has; on every store."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from onthedot import App
 from onthedot.errors import StoreUnavailable
+from tests.support.app_stores import AppStore
 from tests.support.waits import until
 from tests.support.web_site import WebSite, web_site
+from tests.unit.web.conftest import new_shop
+
+
+@pytest.fixture
+def shop(app_store: AppStore) -> App[Any]:
+    return new_shop(app_store)
 
 
 async def audit(site: WebSite, query: str = "") -> list[tuple[Any, ...]]:
@@ -71,7 +80,8 @@ async def test_arguments_that_do_not_fit_are_refused(shop: App[Any]) -> None:
             assert (answer.status, answer.json()["error"]["code"]) == (422, "invalid"), body
 
 
-async def test_defect_is_not_taken_for_a_bad_argument(shop: App[Any], monkeypatch: Any, caplog: Any) -> None:
+async def test_defect_is_not_taken_for_a_bad_argument(monkeypatch: Any, caplog: Any) -> None:
+    shop = new_shop(AppStore("shop", "memory://"))  # the client of other stores takes any error for the task's
     async with shop, web_site(shop) as site:
 
         async def break_down(*_: object) -> None:
@@ -130,6 +140,27 @@ async def test_schedule_is_paused_resumed_run_and_not_deleted(shop: App[Any]) ->
         answer = await site.operator.send("DELETE", "/schedules/tick")
         assert (answer.status, answer.json()["error"]["code"]) == (409, "conflict")
         assert (await site.operator.post("/schedules/none/run", {})).status == 404
+
+
+async def test_schedule_that_is_data_is_created_edited_and_deleted(shop: App[Any]) -> None:
+    async with shop, web_site(shop) as site:
+        news = {"name": "news", "source": "send", "args": {"to": "ann", "password": "p"}, "rule": "0 8 * * *"}
+        answer = await site.operator.post("/schedules", news)
+        assert (answer.status, answer.json()["words"], answer.json()["owner"]) == (
+            201,
+            "every day at 08:00 UTC",
+            "data",
+        )
+        revision = (await site.viewer.get("/schedules/news")).headers["etag"]
+        edit = {"rule": "every 2 h", "args": {"to": "cy", "password": "…"}}
+        row = (await site.operator.send("PATCH", "/schedules/news", edit, {"If-Match": revision})).json()
+        assert (row["words"], row["args"]) == ("every 2 h", {"to": "cy", "password": "…"})
+        assert (await site.operator.send("PATCH", "/schedules/news", edit, {"If-Match": revision})).status == 412
+        added = await site.operator.post("/schedules/news/run", {})
+        assert (await shop.get(added.json()["uuid"])).args == {"to": "cy", "password": "p"}
+        assert len((await site.viewer.json("/schedules/news/plan?hours=5"))["items"]) >= 2
+        assert (await site.operator.send("DELETE", "/schedules/news")).status == 204
+        assert (await site.viewer.json("/schedules"))["items"] == []
 
 
 async def test_signal_is_sent_once_and_kept(shop: App[Any]) -> None:

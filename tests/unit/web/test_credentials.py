@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
 from typing import Any
 
@@ -78,6 +80,59 @@ async def test_wrong_expired_and_forged_credentials_are_refused(shop: App[Any]) 
         for kind, client in wrong_clients(site).items():
             assert (await client.get("/status")).status == 401, kind
         assert (await site.browser().get("/status")).status == 200
+
+
+@pytest.mark.parametrize("kind", ["signature", "expired", "wrong token, right cookie"])
+async def test_wrong_credentials_are_refused_by_every_route(shop: App[Any], kind: str) -> None:
+    paths = sorted({path_of(route) for route in ROUTES} | {"/api/v1/nothing", "/api"})
+    assert {"/metrics", "/api/v1/changes"} <= set(paths)
+    async with shop, web_site(shop) as site:
+        client = wrong_clients(site)[kind].at("")
+        for path in paths:
+            asked = [method for method in METHODS if ("GET" if method == "HEAD" else method, path) not in OPEN]
+            answers = await asyncio.gather(*[client.send(method, path) for method in asked])
+            assert [answer.status for answer in answers] == [401] * len(asked), path
+
+
+async def test_viewer_may_read_and_no_other_method_is_known(shop: App[Any]) -> None:
+    known = {(route.method, path_of(route)) for route in ROUTES}
+    async with shop, web_site(shop) as site:
+        viewer = site.viewer.at("")
+        for path in sorted({path for _, path in known} - {"/api/v1/changes"}):  # a stream does not end
+            for method in METHODS:
+                if ("GET" if method == "HEAD" else method, path) not in known:
+                    assert (await viewer.send(method, path)).status == 405, (method, path)
+                elif method in ("GET", "HEAD"):
+                    assert (await viewer.send(method, path)).status not in (401, 403), (method, path)
+
+
+async def test_no_answer_and_no_line_of_the_log_has_a_token(
+    shop: App[Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    shown: list[str] = []
+
+    async def break_down(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    async with shop.running(), web_site(shop, access_log=True) as site:
+        for client in (site.operator.at(""), site.browser().at("")):
+            for route in ROUTES:
+                if route.path != "/changes":  # a stream does not end
+                    body = None if route.body is None else {}
+                    shown.append(str(await client.send(route.method, path_of(route), body)))
+                    site.clock.advance(1000)
+        page = site.operator.at("").with_headers(Accept="text/html")
+        paths = ("/", "/tasks", "/login", f"/?token={OPERATOR_TOKEN}", f"/api/v1/status?token={OPERATOR_TOKEN}")
+        shown += [str(await page.get(path)) for path in paths]
+        shown.append(str(await site.nobody.post("/session", {"token": OPERATOR_TOKEN})))
+        shown.append(str(await site.nobody.post("/session", {"tokens": OPERATOR_TOKEN})))
+        monkeypatch.setattr(shop.runtime.store, "find", break_down)
+        answer = await site.operator.get("/tasks?state=failed", Referer=f"http://x/?token={OPERATOR_TOKEN}")
+        assert answer.status == 500
+        shown.append(str(answer))
+    assert "a defect" in caplog.text
+    assert [text for text in (*shown, caplog.text) if OPERATOR_TOKEN in text or VIEWER_TOKEN in text] == []
 
 
 async def test_cookie_is_void_when_a_token_a_name_or_a_role_changes(shop: App[Any]) -> None:

@@ -11,13 +11,14 @@ import pytest
 from onthedot import App, BatchPolicy, SizeTable, current_task, group
 from onthedot.errors import TaskFailed
 from onthedot.operations.flow_stages import FlowStage, flow_layers
+from tests.support.app_stores import AppStore
 from tests.support.waits import SOON, until
 from tests.support.web_site import WebSite, web_site
 
 
 @pytest.fixture
-def studio() -> App[Any]:
-    app: App[Any] = App("studio", store="memory://", stop_timeout=0)
+def studio(app_store: AppStore) -> App[Any]:
+    app: App[Any] = App(app_store.name, store=app_store.url, stop_timeout=0)
 
     @app.task
     async def extract(day: str) -> str:

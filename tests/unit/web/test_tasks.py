@@ -1,12 +1,21 @@
-"""Tasks as the API shows them."""
+"""Tasks as the API shows them, on every store."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from onthedot import App
+from tests.support.app_stores import AppStore
 from tests.support.waits import until
 from tests.support.web_site import WebSite, web_site
+from tests.unit.web.conftest import new_shop
+
+
+@pytest.fixture
+def shop(app_store: AppStore) -> App[Any]:
+    return new_shop(app_store)
 
 
 async def add_three(app: App[Any]) -> list[str]:
@@ -107,11 +116,11 @@ async def test_lists_are_not_sent_again_if_nothing_changed(shop: App[Any]) -> No
 
 async def test_only_the_app_that_is_shown_can_be_asked_for(shop: App[Any]) -> None:
     async with shop, web_site(shop) as site:
-        assert (await site.viewer.json("/status?app=shop"))["app"] == "shop"
+        assert (await site.viewer.json(f"/status?app={shop.name}"))["app"] == shop.name
         for path in ("/status", "/tasks", "/changes", "/overview"):
             answer = await site.viewer.get(f"{path}?app=other")
             assert (answer.status, answer.json()["error"]["code"]) == (404, "not_found"), path
-            assert "shows the app 'shop'; start onthedot web -n NAME" in answer.json()["error"]["message"]
+            assert f"shows the app {shop.name!r}; start onthedot web -n NAME" in answer.json()["error"]["message"]
         assert (await site.operator.post("/sources/send/pause?app=other", {"reason": "x"})).status == 404
         assert (await site.viewer.json("/limits"))["items"] == []
         assert (await site.nobody.get("/status?app=other")).status == 401
@@ -121,7 +130,7 @@ async def test_status_sources_workers_and_schedules_describe_the_app(shop: App[A
     async with shop.running(), web_site(shop, environment="production") as site:
         await add_three(shop)
         status = await site.viewer.json("/status")
-        assert (status["app"], status["environment"], status["workers"]) == ("shop", "production", 1)
+        assert (status["app"], status["environment"], status["workers"]) == (shop.name, "production", 1)
         (source,) = [row for row in (await site.viewer.json("/sources"))["items"] if row["name"] == "send"]
         assert (source["succeeded"], source["failed"], source["workers"]) == (2, 1, 1)
         (worker,) = (await site.viewer.json("/workers"))["items"]
