@@ -28,6 +28,7 @@ class CountingProxy:
         self._unanswered: set[asyncio.StreamWriter] = set()  # of clients whose request has no answer yet
         self.port = 0
         self.requests: list[Request] = []
+        self.is_refusing = False  # new connections are closed at once
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 22)
@@ -57,6 +58,9 @@ class CountingProxy:
         return self.texts(since).count(text) >= count and not self._unanswered
 
     async def _serve(self, client_reader: asyncio.StreamReader, client_writer: asyncio.StreamWriter) -> None:
+        if self.is_refusing:
+            client_writer.transport.abort()
+            return
         try:
             server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._target, limit=1 << 22)
         except OSError:
