@@ -67,7 +67,9 @@ export interface SourceDetail extends SourceRow {
 export interface WorkerRow {
   id: string; short_id: string; host: string; pid: number; version: string; release: string; since: string | null;
   slots: Record<string, number>; running: number; sources: string[]; schedules: string[]; data_lost: string | null;
-  alive: boolean;
+  longest: { uuid: string; short_id: string; source: string; label: string; started_at: string | null }[];
+  seen: string | null; done_per_minute: number | null; done: number[]; rss: number | null; loop_lag_ms: number | null;
+  clock_offset_ms: number | null; lost: { requeued: number; failed: number; held: number } | null; alive: boolean;
 }
 
 export interface ScheduleRow {

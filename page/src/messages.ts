@@ -4,6 +4,7 @@ import { eventTexts } from "./messages-events.ts";
 import { flowTexts } from "./messages-flows.ts";
 import { overviewTexts } from "./messages-overview.ts";
 import { sourceTexts } from "./messages-sources.ts";
+import { workerTexts } from "./messages-workers.ts";
 import { plural } from "./plural.ts";
 
 export const t = {
@@ -94,8 +95,6 @@ export const t = {
   pausedKeys: (n: number) => plural(n, "key paused", "keys paused"),
   modes: { frozen: "frozen", degraded: "degraded" },
   noWorker: "no worker",
-  alive: "Alive",
-  died: "Died",
   filter: "Filter",
   filterHint: "source:deliver state:failed customer:acme error:Connect since:1h",
   clearFilter: "Clear the filter",
@@ -229,6 +228,7 @@ export const t = {
   owners: { code: "code", data: "data" },
   ...flowTexts,
   ...eventTexts,
+  worker: workerTexts,
   notFound: "Not found",
   notFoundText: "There is no page at this address.",
   cannotShow: "This cannot be shown",

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from onthedot import App
+from onthedot.model.worker_record import WORKERS, WorkerRecord, encode_worker_record
+from onthedot.stores.contract import SeriesEntry
 from tests.page.conftest import Shop, Watched
 from tests.page.test_browser import visit
 from tests.support.waits import SOON
@@ -70,3 +77,20 @@ def test_source_is_limited_frozen_and_paused_with_a_banner(tab: Watched, shop: S
     page.wait_for_selector(".paused-line:has-text('the vendor is down')", timeout=SOON * 1000)
     page.click(".paused-line >> text=Resume")
     page.wait_for_selector(".paused-line", state="detached", timeout=SOON * 1000)
+
+
+def test_dead_worker_stays_grey_and_live_ones_name_their_runs(tab: Watched, shop: Shop) -> None:
+    now = time.time_ns() // 1_000_000
+    record = WorkerRecord(host="app-9", pid=7, written=now, done=4, rss=2**27, loop_lag=4000.0)
+
+    async def write() -> None:
+        async with App(shop.name, store=shop.store) as app:
+            entry = SeriesEntry(WORKERS, now // 60_000 * 60_000, "dead-worker", encode_worker_record(record))
+            await app.runtime.store.write_series([entry])
+
+    with ThreadPoolExecutor(1) as pool:  # an event loop runs in this thread, that of Playwright
+        pool.submit(lambda: asyncio.run(write())).result(SOON)
+    visit(tab, shop, "workers")
+    tab.page.wait_for_selector("tr.gone:has-text('app-9'):has-text('Died'):has-text('4.0 s')")
+    tab.page.wait_for_selector("tr.gone:has-text('no task was lost')")
+    assert tab.page.locator("tr:not(.gone):has-text('Alive')").count() == 1

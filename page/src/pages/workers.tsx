@@ -1,24 +1,43 @@
+import { Fragment } from "preact";
 import type { Rows, WorkerRow } from "../api.ts";
 import { Empty, Loaded } from "../components/empty.tsx";
 import { Icon } from "../components/icon.tsx";
 import { PageLink } from "../components/link.tsx";
+import { Figure } from "../components/source-table.tsx";
+import { Sparkline } from "../components/sparkline.tsx";
+import { Badge } from "../components/state.tsx";
 import { Since } from "../components/time.tsx";
-import { count } from "../format.ts";
+import { age, bytes, clock, count, duration, parseTime } from "../format.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
+import { now, zone } from "../session.ts";
 import { useView } from "../view.ts";
+
+/** ms by which the clocks of worker and store may differ without a mark; as `doctor` has it. */
+const MAX_CLOCK_OFFSET = 1000;
+/** ms by which an event loop may be late without a mark. */
+const MAX_LAG = 250;
+const COLUMNS = 9;
 
 export function WorkersPage() {
   const { data, error } = useView<Rows<WorkerRow>>("/workers", {}, {
     watch: "watch=overview", on: ["invalidate", "rates"], pause: 1000, every: 2000,
   });
+  const live = data.value?.items.filter(({ alive }) => alive) ?? [];
+  const releases = new Set(live.map(({ release }) => release));
   return (
     <div class="stack">
-      <header class="page-head"><h1>{t.pages.workers}</h1><span class="hint">{data.value && t.workers(data.value.items.filter(({ alive }) => alive).length)}</span></header>
+      <header class="page-head">
+        <h1>{t.pages.workers}</h1><span class="hint">{data.value && t.workers(live.length)}</span>
+        {releases.size > 1 && <span class="marks"><Badge kind="warning">{t.worker.mixed(releases.size)}</Badge></span>}
+      </header>
       <Loaded data={data.value} error={error.value}>
-        {({ items }) => (items.length === 0
-          ? <Empty icon="workers" title={t.noWorkers} text={t.empty.workersText} code={t.noWorkersCode} />
-          : <section class="card"><Table rows={items} /></section>)}
+        {({ items }) => (
+          <>
+            {live.length === 0 && <Empty icon="workers" title={t.noWorkers} text={t.empty.workersText} code={t.noWorkersCode} />}
+            {items.length > 0 && <section class="card"><Table rows={items} /></section>}
+          </>
+        )}
       </Loaded>
     </div>
   );
@@ -30,24 +49,54 @@ function Table({ rows }: { rows: readonly WorkerRow[] }) {
       <thead>
         <tr>
           <th class="state-column">{t.columns.state}</th><th>{t.columns.worker}</th><th class="busy-column">{t.columns.busy}</th>
+          <th class="trend">{t.worker.donePerMinute}</th><th class="number">{t.worker.loopLag}</th><th class="number">{t.worker.memory}</th>
           <th>{t.columns.release}</th><th class="time">{t.columns.up}</th><th>{t.columns.sources}</th>
         </tr>
       </thead>
       <tbody>
         {rows.map((row) => (
-          <tr key={row.id} class={row.alive ? "" : "gone"}>
-            <td class="state-column">
-              <span class={`state ${row.alive ? "state-succeeded" : "state-cancelled"}`}><Icon name={row.alive ? "succeeded" : "cancelled"} /><span>{row.alive ? t.alive : t.died}</span></span>
-            </td>
-            <td class="main">{row.host}<span class="hint"> {t.pid(row.pid)} <code>{row.short_id}</code></span></td>
-            <td class="busy-column" data-name={t.columns.busy}><Busy row={row} /></td>
-              <td data-name={t.columns.release}><code>{row.release || row.version}</code></td>
-            <td class="time" data-name={t.columns.up}><Since at={row.since} /></td>
-            <td class="source"><SourceNames names={row.sources} /></td>
-          </tr>
+          <Fragment key={row.id}>
+            <Row row={row} />
+            {(row.longest.length > 0 || row.lost) && (
+              <tr class={row.alive ? "runs-line" : "runs-line gone"}><td colSpan={COLUMNS}>{row.lost ? <Lost row={row} /> : <Longest row={row} />}</td></tr>
+            )}
+          </Fragment>
         ))}
       </tbody>
     </table>
+  );
+}
+
+function Row({ row }: { row: WorkerRow }) {
+  const lag = row.loop_lag_ms;
+  return (
+    <tr class={row.alive ? "" : "gone"}>
+      <td class="state-column">
+        <span class={`state ${row.alive ? "state-succeeded" : "state-cancelled"}`}><Icon name={row.alive ? "succeeded" : "cancelled"} /><span>{row.alive ? t.worker.alive : t.worker.died}</span></span>
+      </td>
+      <td class="main">{row.host}<span class="hint"> {t.pid(row.pid)} <code>{row.short_id}</code></span><Marks row={row} /></td>
+      <td class="busy-column" data-name={t.columns.busy}>{row.alive ? <Busy row={row} /> : <span class="none">{t.none}</span>}</td>
+      <td class="trend" data-name={t.worker.donePerMinute}>
+        {row.done.some((n) => n > 0) && <Sparkline values={row.done} kind="bars" />}
+        <span class="hint">{row.done_per_minute === null ? t.none : count(Math.round(row.done_per_minute))}</span>
+      </td>
+      <Figure name={t.worker.loopLag} value={lag === null ? t.none : duration(lag)} zero={lag === null} bad={lag !== null && lag > MAX_LAG} />
+      <Figure name={t.worker.memory} value={row.rss === null ? t.none : bytes(row.rss)} zero={row.rss === null} />
+      <td data-name={t.columns.release}><code>{row.release || row.version}</code></td>
+      <td class="time" data-name={t.columns.up}><Since at={row.since} /></td>
+      <td class="source"><SourceNames names={row.sources} /></td>
+    </tr>
+  );
+}
+
+/** What is wrong with a live worker. */
+function Marks({ row }: { row: WorkerRow }) {
+  const offset = row.clock_offset_ms;
+  return (
+    <span class="marks">
+      {offset !== null && Math.abs(offset) > MAX_CLOCK_OFFSET && <Badge kind="error">{t.worker.clockAhead(offset)}</Badge>}
+      {row.data_lost !== null && <Badge kind="error">{t.worker.dataLost}</Badge>}
+    </span>
   );
 }
 
@@ -59,6 +108,39 @@ function Busy({ row }: { row: WorkerRow }) {
       <span>{t.ofLimit(count(row.running), count(slots))}</span>
     </span>
   );
+}
+
+function Longest({ row }: { row: WorkerRow }) {
+  const rest = row.running - row.longest.length;
+  return (
+    <span class="hint">
+      {t.worker.runs}
+      {row.longest.map((task) => {
+        const began = parseTime(task.started_at);
+        return (
+          <span key={task.uuid}>
+            {" "}<PageLink to={pathOf("tasks", task.uuid)}>{task.label || task.short_id}</PageLink>{" "}
+            ({t.worker.taskOf(task.source, began === null ? t.none : age(now.value - began))})
+          </span>
+        );
+      })}
+      {rest > 0 && ` ${t.worker.andMore(rest)}`}
+    </span>
+  );
+}
+
+/** When a dead worker was seen, and what became of its tasks. */
+function Lost({ row }: { row: WorkerRow }) {
+  const { requeued = 0, failed = 0, held = 0 } = row.lost ?? {};
+  const seen = parseTime(row.seen);
+  const parts = [
+    seen === null ? "" : t.worker.seen(clock(seen, now.value, zone.value)),
+    requeued > 0 ? t.worker.requeued(requeued) : "",
+    failed > 0 ? t.worker.failed(failed) : "",
+    held > 0 ? t.worker.held(held) : "",
+    requeued + failed + held === 0 ? t.worker.nothingLost : "",
+  ];
+  return <span class="hint">{parts.filter((part) => part !== "").join(" · ")}</span>;
 }
 
 function SourceNames({ names }: { names: readonly string[] }) {

@@ -21,7 +21,7 @@ from onthedot.cli.output import screen, short_ids, write, write_json
 from onthedot.cli.table import Column, number
 from onthedot.cli.target import with_operations
 from onthedot.model.component_names import COMPONENT_KINDS
-from onthedot.operations.humanize import plural, short_id
+from onthedot.operations.humanize import duration_text, plural, short_id
 from onthedot.operations.workers import WorkerInfo
 from onthedot.supervisor.exit_codes import FAILED, CommandError
 from onthedot.supervisor.health_port import parse_address
@@ -164,13 +164,14 @@ def list_workers(options: GlobalOptions) -> None:
     out = screen(utc=options.utc)
     rows = [
         [worker, each.host, str(each.pid), str(each.running), out.when(each.started), each.version or "-",
-         each.release, ", ".join(each.sources)]
+         each.release, *_figures(each), ", ".join(each.sources)]
         for worker, each in zip(short_ids([each.id for each in workers]), workers, strict=True)
     ]  # fmt: skip
     if rows:
         columns: list[Column | str] = [
             "ID", Column("HOST", least=8), number("PID"), number("RUNNING"), "SINCE", Column("VERSION", drop=2),
-            Column("RELEASE", least=8, drop=1), Column("SOURCES", least=16),
+            Column("RELEASE", least=8, drop=1), number("DONE/MIN", drop=3), number("LAG", drop=4),
+            number("MEMORY", drop=5), Column("SOURCES", least=16),
         ]  # fmt: skip
         if not any(each.release for each in workers):
             del columns[_RELEASE]
@@ -179,6 +180,14 @@ def list_workers(options: GlobalOptions) -> None:
         out.table(columns, rows)
     else:
         click.echo("nobody works on this store; start one: onthedot worker app.py", err=True)
+
+
+def _figures(worker: WorkerInfo) -> tuple[str, str, str]:
+    """Speed, lag of the event loop and memory; a worker that has just started has not written them yet."""
+    done = "-" if worker.done_per_minute is None else f"{worker.done_per_minute:,.0f}"
+    lag = duration_text(None if worker.loop_lag is None else worker.loop_lag / 1000)
+    memory = "-" if worker.rss is None else f"{worker.rss / 2**20:,.0f} MiB"
+    return done, lag, memory
 
 
 @store_command()

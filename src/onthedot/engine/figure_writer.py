@@ -1,4 +1,4 @@
-"""Writes the figures of a worker to the series "minutes"."""
+"""Writes the figures of a worker to the series "minutes" and "workers"."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from random import Random
 from onthedot.clock.durations import MINUTE
 from onthedot.clock.protocol import Clock
 from onthedot.engine.figure_sums import FigureSums
+from onthedot.engine.worker_state import WorkerEntries
 from onthedot.model.source_figures import FigureRecord, encode_record
 from onthedot.observability.events import Observer
 from onthedot.observability.meter import Meter
@@ -26,7 +27,8 @@ class FigureWriter:
     """Writes every ten seconds, if something ran, the cumulative record of the minute in which they began.
 
     A repeated write changes nothing. Figures that are late are part of the next minute. A process that is
-    killed loses the figures since the last write. writer: returns the session of the worker.
+    killed loses the figures since the last write. writer: returns the session of the worker. workers: makes what is
+    written about the worker itself: in the same call, or alone once per minute.
     """
 
     store: Store
@@ -35,6 +37,7 @@ class FigureWriter:
     random: Random
     observer: Observer
     writer: Callable[[], str]
+    workers: WorkerEntries | None = None
 
     def __post_init__(self) -> None:
         self._sums = FigureSums(self.store)
@@ -64,20 +67,25 @@ class FigureWriter:
             self._sum_at = now + self._sum_pause()
             await self._attempt("adding figures up", self._sums.update(int(self.store.earliest_now()) - _SUM_AFTER))
 
-    async def write(self) -> None:
-        """Also at the end of a worker."""
+    async def write(self, *, is_last: bool = False) -> None:
+        """is_last: the worker ends."""
         taken = self.meter.take()
         now = int(self.store.earliest_now())
         since = self._since
         self._since = now
-        if not taken and not self._unwritten.sources:
-            return
-        self._choose_minute(since, now)
-        self._record.add(taken)
-        self._unwritten.add(taken)
-        data = encode_record(self._record, MAX_SERIES_DATA)
-        entry = SeriesEntry("minutes", self._minute, self._writer, data)
-        if await self._attempt("writing figures", self.store.write_series([entry])):
+        entries: list[SeriesEntry] = []
+        if taken or self._unwritten.sources:
+            self._choose_minute(since, now)
+            self._record.add(taken)
+            self._unwritten.add(taken)
+            data = encode_record(self._record, MAX_SERIES_DATA)
+            entries.append(SeriesEntry("minutes", self._minute, self._writer, data))
+        if self.workers is not None:
+            session = self.writer()
+            is_due = self.workers.is_due(now) or (is_last and self.workers.is_known(session))
+            if entries or is_due:
+                entries.append(self.workers.next(now, session, taken, is_closed=is_last))
+        if entries and await self._attempt("writing figures", self.store.write_series(entries)):
             self._unwritten = FigureRecord()
 
     async def _attempt(self, operation: str, call: Awaitable[object]) -> bool:

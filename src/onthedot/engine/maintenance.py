@@ -14,6 +14,8 @@ from onthedot.engine.release_entry import note_release
 from onthedot.engine.retry_delay import RetryDelay
 from onthedot.engine.session import WorkerSession
 from onthedot.engine.slots import Slots
+from onthedot.engine.turns import Turns
+from onthedot.engine.worker_state import WorkerEntries, WorkerState
 from onthedot.errors import StoreRefused
 from onthedot.observability.events import Observer
 from onthedot.observability.meter import Meter
@@ -36,6 +38,7 @@ class Maintenance:
     observer: Observer
     declare: Callable[[], Awaitable[None]]
     meter: Meter | None
+    turns: Turns | None = None  # None: nothing is written about the worker itself
 
     def __post_init__(self) -> None:
         self._definitions_changed = False
@@ -43,10 +46,15 @@ class Maintenance:
         self.retry_at: float | None = None  # set while a declaration has failed
         self._purged_at = self.clock.now()
         self.figures: FigureWriter | None = None
+        self.state: WorkerState | None = None
         if self.meter is not None:
             session = self.session
+            workers: WorkerEntries | None = None
+            if self.turns is not None:
+                self.state = WorkerState(self.config, self.turns)
+                workers = WorkerEntries(self.state.describe)
             self.figures = FigureWriter(
-                self.store, self.meter, self.clock, self.random, self.observer, lambda: session.id
+                self.store, self.meter, self.clock, self.random, self.observer, lambda: session.id, workers
             )
 
     def mark_definitions_changed(self) -> None:
@@ -75,9 +83,16 @@ class Maintenance:
         self._retry_delay.reset()
         return not self._definitions_changed
 
-    async def note_release(self) -> None:
-        """The worker starts."""
+    async def start(self) -> None:
+        """The worker starts: its code release is noted."""
         await note_release(self.store, self.config.release, self.observer)
+        if self.state is not None:
+            self.state.loop_lag.start()
+
+    def stop(self) -> None:
+        """The loop of the worker has ended."""
+        if self.state is not None:
+            self.state.loop_lag.stop()
 
     async def write_figures(self) -> None:
         """Writes what the worker has counted, if it is time for that."""
@@ -87,7 +102,7 @@ class Maintenance:
     async def write_last_figures(self) -> None:
         """The worker ends."""
         if self.figures is not None:
-            await self.figures.write()
+            await self.figures.write(is_last=True)
 
     async def purge_if_due(self) -> bool:
         """Deletes ended tasks whose retention is over, few per turn because other callers wait for the store.

@@ -24,6 +24,13 @@ class StoreClock:
         self._offset = inf  # at most, by the fastest requests of late
         self._sent = 0.0
 
+    @property
+    def offset(self) -> float | None:
+        """The ms by which the clock of this process is ahead of the store's; None: not known yet."""
+        if self._low is None:
+            return None
+        return -self._offset
+
     def observe(self, sent: float, store: float, answered: float) -> float:
         """The time by our clock at which a request reads `store` on the store's clock.
 

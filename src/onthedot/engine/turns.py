@@ -49,6 +49,11 @@ class Turns:
         self._sent_number = 0  # of the last claim request, answered or not
         self.next_alarm: float | None = None  # of any kind, by this process's clock
 
+    @property
+    def clock_offset(self) -> float | None:
+        """The ms by which the clock of this process is ahead of the store's; None: not known yet."""
+        return self._store_clock.offset
+
     async def next(self, *, claims: bool) -> TurnResult:
         """Settles and, if it may, claims. An outcome that cannot be stored fails its task, and the turn is repeated."""
         while True:

@@ -26,6 +26,7 @@ from onthedot.engine.session import WorkerSession
 from onthedot.engine.slots import PoolUsage, Slots
 from onthedot.engine.task_reports import TaskReports
 from onthedot.engine.turns import Turns
+from onthedot.engine.worker_state import WorkerState
 from onthedot.errors import StoreRefused
 from onthedot.executors.contract import Executor
 from onthedot.model.context import RunState
@@ -99,13 +100,13 @@ class Worker:
         found = find_capability(store, HasHandoff)
         if found is not None:
             handoff = Handoff(config, found, sources, session, slots, runner, outcomes, wakeup, self._start_handed_off)
-        self._turns = Turns(
+        turns = self._turns = Turns(
             config, store, sources, session, slots, runner, outcomes, reports, handoff, clock, observer, on_turn
         )
         self._dispatcher = Dispatcher(
             sources, executors, session, slots, runner, outcomes, reports, handoff, firer, clock, observer, linked
         )
-        self._maintenance = Maintenance(config, store, session, slots, clock, random, observer, declare, meter)
+        self._maintenance = Maintenance(config, store, session, slots, clock, random, observer, declare, meter, turns)
         self.wakeup: WakeUp = wakeup
         self.session: WorkerSession = session
         self.handoff: Handoff | None = handoff
@@ -117,7 +118,7 @@ class Worker:
         self._runner.tracer = self._config.tracer
         await self._declare()
         await self.session.open(self._cancel, self._on_session_lost, self.hint_listener.run)
-        await self._maintenance.note_release()
+        await self._maintenance.start()
         self._unwatch = self._sources.watch(self._on_sources_changed)
         self._loop_task = asyncio.create_task(self._loop())
 
@@ -137,6 +138,7 @@ class Worker:
             self._observer.outcomes_dropped(len(self._outcomes))
             loop.cancel()
             await asyncio.wait([loop])
+        self._maintenance.stop()
         if done:
             await self._maintenance.write_last_figures()
         try:
@@ -169,6 +171,11 @@ class Worker:
     def slot_usage(self) -> Mapping[str, PoolUsage]:
         """Slots by pool; "" is the one for all executors."""
         return self._slots.usage()
+
+    @property
+    def state(self) -> WorkerState | None:
+        """Describes this worker; None: it writes no figures."""
+        return self._maintenance.state
 
     @property
     def session_id(self) -> str:

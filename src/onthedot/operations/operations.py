@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from typing import Unpack
 
@@ -52,6 +51,7 @@ from onthedot.operations.sources import SourceInfo, source_infos
 from onthedot.operations.streams import StreamSlice, item_reader, read_after, read_stream
 from onthedot.operations.task_queries import BATCH, TaskFilter, TaskPage, TaskQueries
 from onthedot.operations.waits import StepInfo, step_infos
+from onthedot.operations.worker_tasks import read_workers, tasks_of_worker
 from onthedot.operations.workers import WorkerInfo, live_workers
 from onthedot.stores.capabilities import Repairable, ServerInfo, find_capability
 from onthedot.stores.contract import NOT_STARTED, Effects, Ended, Lease, NewTask, Record, Store
@@ -394,10 +394,16 @@ class Operations(Recorded):
 
     # -- workers and server
 
-    async def workers(self) -> list[WorkerInfo]:
-        """Return the live workers, the oldest first, with the number of tasks that each runs."""
-        running = Counter([record.history.session async for record in self.tasks.in_state("running")])
-        return [replace(worker, running=running[worker.id]) for worker in await self.live_workers()]
+    async def workers(self, *, with_dead: bool = False) -> list[WorkerInfo]:
+        """Return the live workers, the oldest first, with the tasks that each runs and what it has written of itself.
+
+        with_dead: then those that died in the last ten minutes, the last one first.
+        """
+        return await read_workers(self._store, self.tasks, self.clock.now(), with_dead=with_dead)
+
+    async def tasks_of_worker(self, session: str, limit: int) -> list[TaskInfo]:
+        """Return the tasks that a worker runs, those that have been running longest first."""
+        return await tasks_of_worker(self.tasks, session, limit)
 
     async def live_workers(self) -> list[WorkerInfo]:
         """Return the live workers without the number of their tasks, which costs a query."""

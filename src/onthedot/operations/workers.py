@@ -15,8 +15,34 @@ from onthedot.stores.contract import Store
 
 
 @dataclass(frozen=True, slots=True)
+class RunningTask:
+    """A task that a worker runs."""
+
+    uuid: str
+    source: str
+    label: str
+    started: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class LostTasks:
+    """The tasks of a worker that died, by what became of them.
+
+    failed: by the limit of crashes; held: not released yet, since its lease is not over or no worker lives
+    """
+
+    requeued: int = 0
+    failed: int = 0
+    held: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """A live session and its description of itself."""
+    """A live session and its description of itself; or one that died, as far as it is known.
+
+    seen, done_per_minute, done, rss, loop_lag, clock_offset: from what it writes every ten seconds while it works, and
+    every minute while it is idle. done: tasks that ended in each of the last ten minutes.
+    """
 
     id: str
     host: str = ""
@@ -32,6 +58,15 @@ class WorkerInfo:
     max_retries: Mapping[str, int] = field(default_factory=dict[str, int])  # by source, where it is not 0
     format: int = 1  # of its session; see SESSION_FORMAT
     data_lost: datetime | None = None  # when it found that the store had lost data, or went back to an older state
+    longest: tuple[RunningTask, ...] = ()  # those of its tasks that have been running longest
+    alive: bool = True
+    seen: datetime | None = None  # when it wrote its figures last
+    done_per_minute: float | None = None
+    done: tuple[int, ...] = ()
+    rss: int | None = None  # bytes of resident memory
+    loop_lag: float | None = None  # ms by which its event loop is late, p99 of a minute
+    clock_offset: float | None = None  # ms by which its clock is ahead of the store's
+    lost: LostTasks | None = None  # of one that died
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from onthedot.events.bus import TopicPartition
 from onthedot.events.subscription import AgentSubscription
 from onthedot.model.figures import Figures
 from onthedot.observability.meter import Meter
+from onthedot.observability.process_memory import resident_bytes
 from onthedot.observability.worker_metrics import (
     AGENT_IN_FLIGHT,
     AGENT_LAG,
@@ -22,7 +23,7 @@ from onthedot.observability.worker_metrics import (
     WORKER_RSS,
 )
 from onthedot.runtime.settings import code_release
-from onthedot.supervisor.process_figures import add_process_figures, resident_bytes
+from onthedot.supervisor.process_figures import add_process_figures
 
 if TYPE_CHECKING:
     from onthedot.runtime.runtime import Runtime

@@ -25,6 +25,7 @@ from onthedot.web.handlers import (
     sources,
     streams,
     tasks,
+    workers,
 )
 from onthedot.web.handlers.description import show_openapi
 from onthedot.web.schedule_schemas import PlanDetail, ScheduleRow
@@ -42,10 +43,10 @@ from onthedot.web.schemas import (
     StatusDetail,
     TaskDetail,
     TaskList,
-    WorkerRow,
 )
 from onthedot.web.source_schemas import SourceDetail
 from onthedot.web.sse import ChangesQuery, follow_changes
+from onthedot.web.worker_schemas import WorkerDetail, WorkerRow
 
 READ_ROUTES: tuple[Route, ...] = (
     Route(
@@ -114,12 +115,12 @@ READ_ROUTES: tuple[Route, ...] = (
         query=schedules.PlanQuery, summary="The next runs of all schedules",
     ),
     Route(
-        method="GET", path="/workers", handler=sources.list_workers, access="viewer", answer=Rows[WorkerRow],
-        summary="All live workers", has_etag=True,
+        method="GET", path="/workers", handler=workers.list_workers, access="viewer", answer=Rows[WorkerRow],
+        summary="Live workers, and those that died in the last ten minutes", has_etag=True,
     ),
     Route(
-        method="GET", path="/workers/{id}", handler=sources.show_worker, access="viewer", answer=WorkerRow,
-        summary="One worker", errors=("not_found", "ambiguous"),
+        method="GET", path="/workers/{id}", handler=workers.show_worker, access="viewer", answer=WorkerDetail,
+        summary="A worker and the tasks that it runs", errors=("not_found", "ambiguous"),
     ),
     Route(
         method="GET", path="/flows", handler=flows.list_flows, access="viewer", answer=Rows[FlowRow],

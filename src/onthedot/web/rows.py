@@ -28,7 +28,6 @@ from onthedot.web.schemas import (
     SourceRow,
     State,
     TaskListRow,
-    WorkerRow,
 )
 
 MAX_PREVIEW = 200  # characters of a label or of arguments in a row
@@ -184,23 +183,6 @@ def limit_row(info: LimitInfo, redaction: Redaction) -> LimitRow:
         paused=info.paused,
         reason=redaction.text(info.reason),
         changed=info.changed,
-    )
-
-
-def worker_row(info: WorkerInfo) -> WorkerRow:
-    return WorkerRow(
-        id=info.id,
-        short_id=short_id(info.id),
-        host=info.host,
-        pid=info.pid,
-        version=info.version,
-        release=info.release,
-        since=utc(info.started),
-        slots=info.concurrency,
-        running=info.running,
-        sources=info.sources,
-        schedules=info.schedules,
-        data_lost=utc(info.data_lost),
     )
 
 

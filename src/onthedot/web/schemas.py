@@ -234,24 +234,6 @@ class SourceRow(Struct, frozen=True, kw_only=True):
     oldest_ready: float | None = None
 
 
-class WorkerRow(Struct, frozen=True, kw_only=True):
-    """A worker. slots: by pool."""
-
-    id: str
-    short_id: str
-    host: str
-    pid: int
-    version: str
-    release: str
-    since: Moment | None
-    slots: Mapping[str, int]
-    running: int
-    sources: Sequence[str]
-    schedules: Sequence[str]
-    data_lost: Moment | None
-    alive: bool = True
-
-
 class FailureRow(Struct, frozen=True, kw_only=True):
     """Failed tasks with the same source, error and place. trend: failures per 24th part of the time asked for."""
 

@@ -1,4 +1,4 @@
-"""Sources, limits and workers."""
+"""Sources and limits."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from onthedot.operations.sources import SourceInfo
 from onthedot.web.endpoints import Query, WebCall
 from onthedot.web.errors import ApiError
 from onthedot.web.handlers.series import read_series, series_detail
-from onthedot.web.rows import TaskRows, limit_row, source_row, utc, worker_row
-from onthedot.web.schemas import LimitRow, Rows, SourceRow, WorkerRow
+from onthedot.web.rows import TaskRows, limit_row, source_row, utc
+from onthedot.web.schemas import LimitRow, Rows, SourceRow
 from onthedot.web.source_schemas import SourceDetail, SourceSchedule, SourceWorker
 
-_WORKERS_AGE = 1.0  # seconds
+_SCHEDULES_AGE = 1.0  # seconds
 _OLDEST_AGE = 2.0  # seconds
 _MAX_OLDEST = 50  # sources whose next task is read
 _FAILURES = 5
@@ -58,7 +58,7 @@ async def show_source(call: WebCall[SourceQuery, None]) -> SourceDetail:
     row = await source_of(call, name)
     series = await read_series(call, _SERIES, name, call.query.since)
     live = await call.context.live()
-    schedules = await call.context.shared.get("schedule list", _WORKERS_AGE, call.operations.schedules.list)
+    schedules = await call.context.shared.get("schedule list", _SCHEDULES_AGE, call.operations.schedules.list)
     failures: Sequence[TaskInfo] = ()
     if row.failed:
         failures = (await call.operations.find(state="failed", source=name, limit=_FAILURES)).tasks
@@ -89,19 +89,3 @@ async def source_of(call: WebCall[Query, object], name: str) -> SourceRow:
 
 async def list_limits(call: WebCall[Query, None]) -> Rows[LimitRow]:
     return Rows([limit_row(each, call.context.redaction) for each in await call.operations.limits.list()])
-
-
-async def list_workers(call: WebCall[Query, None]) -> Rows[WorkerRow]:
-    workers = await call.context.shared.get("workers", _WORKERS_AGE, call.operations.workers)
-    return Rows([worker_row(each) for each in workers])
-
-
-async def show_worker(call: WebCall[Query, None]) -> WorkerRow:
-    part = call.path["id"]
-    rows = (await list_workers(call)).items
-    found = [each for each in rows if each.id.startswith(part) or each.id.endswith(part)]
-    if len(found) > 1:
-        raise ApiError("ambiguous", f"{part} names several workers", candidates=[each.id for each in found])
-    if not found:
-        raise ApiError("not_found", f"no live worker {part}")
-    return found[0]
