@@ -30,7 +30,8 @@ class Queue:
     """A store in use: a task is added, the last one is settled and the new one claimed, repeatedly."""
 
     def __init__(self, store: Store) -> None:
-        self.store, self._number = store, 0
+        self.store = store
+        self._number = 0
         self._outcomes: list[Completed] = []
 
     async def open(self) -> None:
@@ -58,7 +59,8 @@ class Queue:
 
     async def _turn(self, total: int):  # type: ignore[no-untyped-def]
         self._number += 1
-        outcomes, self._outcomes = self._outcomes, []
+        outcomes = self._outcomes
+        self._outcomes = []
         room = {"work": total, "other": total, "paused": total}
         turn = await self.store.turn("w", outcomes, ClaimRequest(self._number, [SlotPool(total, room)]))
         assert turn.claim is not None
@@ -93,7 +95,8 @@ class Pair:
 
     def measure(self, source: str, lane: str | None) -> tuple[float, float]:
         async def claims() -> tuple[float, float]:
-            full, empty = [], []
+            full = []
+            empty = []
             for _ in range(_CLAIMS):
                 full.append(await self._full.claim(source, lane))
                 empty.append(await self._empty.claim(source, lane))
@@ -120,9 +123,11 @@ def _pair(what: str, kind: str, make: Callable[[], Pair]) -> Pair:
 
 def blocked_key(scale: float) -> list[Figure]:
     """A claim with 100,000 older tasks of a blocked key of the same source, compared with a claim without them."""
-    figures, number = [], int(100_000 * scale)
+    figures = []
+    number = int(100_000 * scale)
     for kind in ("memory", "sqlite"):
-        held, limits = (number, "work", "work/blocked"), [Limit("work/*", cap=5), Limit("work/blocked", paused=True)]
+        held = (number, "work", "work/blocked")
+        limits = [Limit("work/*", cap=5), Limit("work/blocked", paused=True)]
         pair = _pair("blocked", kind, lambda kind=kind, held=held, limits=limits: Pair(kind, limits, held))
         ours, other = pair.measure("work", "work/free")
         figures.append(Figure(ours, other, "µs", f"a claim on {kind} without 100k blocked", 1.3, least=False))
@@ -131,9 +136,11 @@ def blocked_key(scale: float) -> list[Figure]:
 
 def paused_source(scale: float) -> list[Figure]:
     """A claim with a million older tasks of another, paused source, compared with a claim without them."""
-    figures, number = [], int(1_000_000 * scale)
+    figures = []
+    number = int(1_000_000 * scale)
     for kind in ("memory", "sqlite"):
-        held, limits = (number, "paused", None), [Limit("paused", paused=True, owner="operator")]
+        held = (number, "paused", None)
+        limits = [Limit("paused", paused=True, owner="operator")]
         pair = _pair("paused", kind, lambda kind=kind, held=held, limits=limits: Pair(kind, limits, held))
         ours, other = pair.measure("other", None)
         figures.append(Figure(ours, other, "µs", f"a claim on {kind} without 1M paused", 1.3, least=False))
@@ -149,7 +156,8 @@ def fair_share(scale: float) -> list[Figure]:
 
 
 async def _fresh(url: str, number: int) -> float:
-    app, took = App("bench", store=url, concurrency=100), []
+    app = App("bench", store=url, concurrency=100)
+    took = []
 
     @app.task
     async def old() -> None:
@@ -189,7 +197,9 @@ def aging_waits(step: int = 1_000) -> dict[int, int]:
 
 async def _waits(priority: int, step: int) -> int:
     clock = ManualClock()
-    queue, waited, number = MemoryStore(clock), 0, 0
+    queue = MemoryStore(clock)
+    waited = 0
+    number = 0
     await queue.heartbeat("w", b"", 10**12)
     await queue.add([NewTask("low", "work", b"{}", policy=Policy(boost=priority * AGING))])
     while True:

@@ -92,7 +92,8 @@ class Adding:
         await store.open()
         try:
             while True:
-                task, began = NewTask(new_uuid(), "mail", BODY), time.time()
+                task = NewTask(new_uuid(), "mail", BODY)
+                began = time.time()
                 try:
                     await store.add([task])
                 except StoreUnavailable:  # refused without a replica: not acknowledged
@@ -162,7 +163,8 @@ class Syncs:
         found = []
         for line in self._file.read_text().splitlines():
             if found := _SYNC.match(line):
-                at, took = float(found["at"]), float(found["took"])
+                at = float(found["at"])
+                took = float(found["took"])
                 began = at - took if found["resumed"] else at
                 found.append((began, began + took))
         return found
@@ -210,7 +212,9 @@ async def killed(server: valkey.Server, adding: Adding) -> float:
 
 async def cut_off(setting: Setting, seconds: float) -> Loss:
     with valkey.server(*setting.options) as server, tempfile.TemporaryDirectory() as place:
-        syncs, marks, adding = Syncs(server.pid, place), Marks(server.url), Adding(server.url)
+        syncs = Syncs(server.pid, place)
+        marks = Marks(server.url)
+        adding = Adding(server.url)
         await asyncio.sleep(seconds)
         died = await killed(server, adding)
         await marks.stop()
@@ -232,10 +236,12 @@ def cut_behind(folder: Path, mark: int) -> None:
 async def unsynced(setting: Setting, seconds: float) -> Loss:
     """With a single adder every sync belongs to one add. Counts adds without a sync between request and reply."""
     with valkey.server(*setting.options) as server, tempfile.TemporaryDirectory() as place:
-        syncs, adding = Syncs(server.pid, place), Adding(server.url, 1)
+        syncs = Syncs(server.pid, place)
+        adding = Adding(server.url, 1)
         await asyncio.sleep(seconds)
         await killed(server, adding)
-        spans, times = syncs.spans(), list(adding.acknowledged.values())
+        spans = syncs.spans()
+        times = list(adding.acknowledged.values())
         bare = sum(not any(sent < began and ended < replied for began, ended in spans) for sent, replied in times)
         return Loss(len(times), bare, 0)
 
@@ -267,7 +273,8 @@ def pair(*options: str) -> Iterator[tuple[valkey.Server, Proxy, valkey.Server]]:
 
 
 def run(rounds: int, scale: float, file: str | None) -> int:
-    chance, all_of_them = random.Random(6), settings()
+    chance = random.Random(6)
+    all_of_them = settings()
     for number in range(rounds):
         for setting in all_of_them:
             print(f"\rround {number + 1}/{rounds}: {setting.name:<44}", end="", file=sys.stderr, flush=True)

@@ -32,7 +32,8 @@ async def noop() -> None:
 
 def countdown(count: int) -> tuple[Callable[[], Coroutine[None, None, None]], asyncio.Event]:
     """A function that is to run this many times, and an event that is set then."""
-    left, done = count, asyncio.Event()
+    left = count
+    done = asyncio.Event()
 
     async def counted() -> None:
         nonlocal left

@@ -21,7 +21,8 @@ from onthedot.stores.memory import MemoryStore
 def drain(scale: float) -> list[Figure]:
     """No-op async tasks per second: added first, then run by one worker with 100 slots."""
     count = int(20_000 * scale)
-    ours, bare = asyncio.run(drain_app("memory://", count)), asyncio.run(_drain_bare(count))
+    ours = asyncio.run(drain_app("memory://", count))
+    bare = asyncio.run(_drain_bare(count))
     figures = [Figure(ours, bare, "tasks/s", "bare create_task", 0.7, least=True)]
     peer = asyncio.run(_drain_apscheduler(count // 10))
     return [*figures, Figure(ours, peer, "tasks/s", "APScheduler 3", 4, least=True)]
@@ -67,7 +68,8 @@ async def _drain_apscheduler(count: int) -> float:
 
 def growth(scale: float) -> list[Figure]:
     """The cost of one add and one turn (20 settled, 20 claimed) with a million and with a thousand pending tasks."""
-    few, many = asyncio.run(_cost(1_000)), asyncio.run(_cost(int(1_000_000 * scale)))
+    few = asyncio.run(_cost(1_000))
+    many = asyncio.run(_cost(int(1_000_000 * scale)))
     return [
         Figure(many[0], few[0], "µs", "add: 1M beside 1k pending", 2, least=False),
         Figure(many[1], few[1], "µs", "turn: 1M beside 1k pending", 2, least=False),
@@ -76,12 +78,15 @@ def growth(scale: float) -> list[Figure]:
 
 async def _cost(pending: int) -> tuple[float, float]:
     """Half of the pending tasks are ready, half are due at random times."""
-    store, rng = MemoryStore(), random.Random(1)
+    store = MemoryStore()
+    rng = random.Random(1)
     await store.heartbeat("w", b"", 10**12)
     for start in range(0, pending, 1000):
         size = min(1000, pending - start)
         await store.add([_new(f"p{start + i}", rng.randrange(2) * rng.randrange(1, 10**9)) for i in range(size)])
-    adds, turns, turn = [], [], TurnResult(())
+    adds = []
+    turns = []
+    turn = TurnResult(())
     for number in range(1, 31):
         new = [_new(f"n{number}-{i}", rng.randrange(2) * rng.randrange(1, 10**9)) for i in range(100)]
         began = time.perf_counter()
@@ -130,7 +135,8 @@ async def lateness_of(count: int, store: str = "memory://") -> tuple[float, floa
     def fired(at: float) -> None:
         bare.append((time.perf_counter() - at) * 1000)
 
-    loop, rng = asyncio.get_running_loop(), random.Random(2)
+    loop = asyncio.get_running_loop()
+    rng = random.Random(2)
     async with app.running():
         for _ in range(count):
             after = 0.5 + rng.random() * 2  # after all adds

@@ -7,15 +7,22 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).parents[1] / "docs"
-AGING, DRAIN, DRAINED = DOCS / "aging.svg", DOCS / "drain.svg", DOCS / "drain.json"
+AGING = DOCS / "aging.svg"
+DRAIN = DOCS / "drain.svg"
+DRAINED = DOCS / "drain.json"
 _STYLE = 'role="img" font-family="sans-serif" font-size="12" fill="#808080" stroke="none"'
-_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 640, 300, 56, 24, 52
+_WIDTH = 640
+_HEIGHT = 300
+_LEFT = 56
+_TOP = 24
+_BOTTOM = 52
 
 
 def aging_svg(waits: Mapping[int, int]) -> str:
     """The wait in ms by priority, as bars."""
     most = 10  # minutes
-    across, down = _WIDTH - _LEFT - 16, _HEIGHT - _TOP - _BOTTOM
+    across = _WIDTH - _LEFT - 16
+    down = _HEIGHT - _TOP - _BOTTOM
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" {_STYLE}>',
         "<title>How long a task waits behind an endless stream of priority 10, by its own priority</title>",
@@ -27,7 +34,8 @@ def aging_svg(waits: Mapping[int, int]) -> str:
     slot = across / len(waits)
     for number, (priority, ms) in enumerate(sorted(waits.items())):
         height = down * ms / 60_000 / most
-        x, y = _LEFT + slot * number + slot * 0.2, _TOP + down - height
+        x = _LEFT + slot * number + slot * 0.2
+        y = _TOP + down - height
         lines.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{slot * 0.6:.1f}" height="{height:.1f}" fill="#3f7fbf"/>')
         label = f"{ms / 60_000:g}"
         lines.append(f'<text x="{x + slot * 0.3:.1f}" y="{y - 5:.1f}" text-anchor="middle">{label}</text>')
@@ -37,7 +45,9 @@ def aging_svg(waits: Mapping[int, int]) -> str:
 
 
 _STORES = {"drain": "in memory", "sqlite_drain": "SQLite", "redis_drain": "Redis", "postgres_drain": "Postgres"}
-_BAR, _GAP, _LABEL = 16, 14, 190
+_BAR = 16
+_GAP = 14
+_LABEL = 190
 
 
 def drain_svg(rows: Sequence[Mapping[str, Any]]) -> str:

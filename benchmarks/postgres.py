@@ -92,7 +92,9 @@ async def _drain_pgqueuer(url: str, count: int, batch: int) -> float:
     for start in range(0, count, 1000):
         some = min(1000, count - start)
         await queries.enqueue(["noop"] * some, [b"{}"] * some, [0] * some)
-    peer, left, done = PgQueuer(driver), count, asyncio.Event()
+    peer = PgQueuer(driver)
+    left = count
+    done = asyncio.Event()
 
     @peer.entrypoint("noop")
     async def counted(_: Any) -> None:

@@ -40,13 +40,15 @@ def hang() -> None:
 def round_trips(scale: float) -> list[Figure]:
     """No-op calls per second through two warm processes: the executor alone, compared with submit()."""
     count = int(4_000 * scale)
-    ours, pool = asyncio.run(_round_trips(count)), asyncio.run(_drain_pool(count))
+    ours = asyncio.run(_round_trips(count))
+    pool = asyncio.run(_drain_pool(count))
     return [Figure(ours, pool, "calls/s", "ProcessPoolExecutor", 1, least=True)]
 
 
 async def _round_trips(count: int) -> float:
     """Two at a time for two slots: nothing is sent ahead to a busy child."""
-    executor, source = Processes(SLOTS), app.runtime.sources.get("task")
+    executor = Processes(SLOTS)
+    source = app.runtime.sources.get("task")
     assert source is not None
     executor.open(app.runtime.boot_message, CHILD_ENTRY_POINT)
 
@@ -78,7 +80,8 @@ class _Silent:
 def drain(scale: float) -> list[Figure]:
     """No-op tasks per second: claimed, run in one of two processes, settled, compared with a bare submit()."""
     count = int(4_000 * scale)
-    ours, pool = asyncio.run(_drain_app(count)), asyncio.run(_drain_pool(count))
+    ours = asyncio.run(_drain_app(count))
+    pool = asyncio.run(_drain_pool(count))
     return [Figure(ours, pool, "tasks/s", "ProcessPoolExecutor", 1, least=True)]
 
 
@@ -107,7 +110,8 @@ async def _drain_pool(count: int) -> float:
 def latency(scale: float) -> list[Figure]:
     """The time of one awaited call."""
     count = int(500 * scale) or 50
-    ours, pool = asyncio.run(_one_by_one_app(count)), asyncio.run(_one_by_one_pool(count))
+    ours = asyncio.run(_one_by_one_app(count))
+    pool = asyncio.run(_one_by_one_pool(count))
     return [Figure(ours, pool, "ms", "ProcessPoolExecutor", 2, least=False)]
 
 

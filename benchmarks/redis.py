@@ -73,7 +73,8 @@ async def _drain_taskiq(url: str, count: int) -> float:
     from taskiq_redis import RedisAsyncResultBackend, RedisStreamBroker
 
     broker = RedisStreamBroker(url).with_result_backend(RedisAsyncResultBackend(url))
-    (counted, done), stop = countdown(count), asyncio.Event()
+    (counted, done) = countdown(count)
+    stop = asyncio.Event()
     task = broker.register_task(counted, "counted")
     await broker.startup()
     for _ in range(count):
@@ -128,7 +129,8 @@ async def _drain_bare(url: str, count: int) -> float:
     from redis.asyncio import Redis
 
     async with Redis.from_url(url) as client:
-        claim, settle = client.register_script(_CLAIM), client.register_script(_SETTLE)
+        claim = client.register_script(_CLAIM)
+        settle = client.register_script(_SETTLE)
         for start in range(0, count, 1000):
             ids = [f"{start + number:036}" for number in range(1000)]
             await client.zadd("bare:ready", {each: start + number for number, each in enumerate(ids)})
@@ -238,7 +240,8 @@ async def _add_and_publish(url: str, count: int) -> None:
     """Alternately, so that a slow moment of the machine affects both."""
     from redis.asyncio import Redis
 
-    app, chance = App("bench", store=url), random.Random(3)
+    app = App("bench", store=url)
+    chance = random.Random(3)
     async with app, Redis.from_url(url) as client:
         due = app.named("due")
         for _ in range(count):

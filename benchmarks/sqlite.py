@@ -115,7 +115,8 @@ def sqlite_adds(scale: float) -> list[Figure]:
 
 async def _bare_commits(at: Path, count: int) -> float:
     """One row per commit, awaited on the event loop while a thread writes it."""
-    db, loop = _open(at / "commits.db"), asyncio.get_running_loop()
+    db = _open(at / "commits.db")
+    loop = asyncio.get_running_loop()
     db.execute("CREATE TABLE task (id INTEGER PRIMARY KEY, body BLOB)")
 
     def insert() -> None:
@@ -173,7 +174,8 @@ def sqlite_pick_up(scale: float) -> list[Figure]:
 
 
 async def _ask(url: str, worker: subprocess.Popen[str], count: int) -> list[float]:
-    app, chance = App("bench", store=url), random.Random(3)
+    app = App("bench", store=url)
+    chance = random.Random(3)
     late: list[float] = []
     reader = threading.Thread(target=lambda: late.extend(float(worker.stdout.readline()) for _ in range(count)))  # type: ignore[union-attr]
     reader.start()

@@ -34,7 +34,7 @@ async def refund(customer: str, amount: int) -> str:
 
 
 async def decide(uuid: str, by: str, approved: bool) -> bool:
-    """What the handler of a web page does. Sent twice, as browsers do, it is stored once."""
+    """The handler of a web page would do this. Sent twice, as browsers do, it is stored once."""
     return await app.ahandle(uuid).signal("decision", Decision(by, approved), id=f"decision of {by}")
 
 

@@ -31,7 +31,8 @@ class Greet(BaseTaskConsumer):
 
 
 class Tick(BaseTaskConsumer):
-    name, schedule = "tick", IntervalSchedule(0.2)
+    name = "tick"
+    schedule = IntervalSchedule(0.2)
 
     def consume(self, task: Task) -> None:  # a sync consumer runs in a thread
         print(task.source, flush=True)

@@ -25,7 +25,7 @@ api = FastAPI(title="Genesis", lifespan=lifespan(app, run=_RUNS_TASKS))
 
 
 class BatchRequest(BaseModel):
-    """What a user asks for."""
+    """The request of a user."""
 
     type: str
     count: int = Field(ge=1, le=200)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -97,7 +97,9 @@ class Ticking(Work):
 
 
 class Failing(BaseTaskConsumer):
-    name, max_retries, backoff = "bad", 1, [1]
+    name = "bad"
+    max_retries = 1
+    backoff: ClassVar = [1]
 
     async def consume(self, task: Task) -> None:
         if task.args["n"] != "good":

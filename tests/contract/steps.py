@@ -101,7 +101,9 @@ class Worker:
     """A session that numbers its requests and remembers the lease of each task."""
 
     def __init__(self, store: Store, name: str) -> None:
-        self.store, self.name, self.number = store, name, 0
+        self.store = store
+        self.name = name
+        self.number = 0
         self.leases: dict[str, Lease] = {}
 
     async def crash(self) -> None:

@@ -1,4 +1,4 @@
-"""What a store keeps of tasks, flows, signals and subscriptions. The contract does not show most of it.
+"""The data that a store keeps of tasks, flows, signals and subscriptions. The contract does not show most of it.
 
 When all tasks are gone, all sessions are closed and retention is over, nothing of it is left. Every table and key
 counts, so a new one is noticed; only those are left out that are bounded by themselves.

@@ -71,7 +71,9 @@ async def test_record_has_every_field_of_the_new_task(store: Store, clock: Manua
 
 
 async def test_seq_grows_by_one_for_every_new_task(store: Store) -> None:
-    first, again, second = task(), task(), task(unique="k")
+    first = task()
+    again = task()
+    second = task(unique="k")
     await store.add([first, again])
     await store.add([first])
     await store.add([second, task(unique="k")])
@@ -160,7 +162,8 @@ async def test_batch_with_known_uuids_adds_only_the_new_ones(store: Store) -> No
 
 async def test_add_after_its_deadline_is_refused(store: Store, clock: ManualClock) -> None:
     deadline = clock.now() + 4000
-    early, late = task(), task()
+    early = task()
+    late = task()
     assert (await store.add([early], deadline))[0].fresh
     clock.advance(4001)
     with pytest.raises(DeadlinePassed) as refused:
@@ -183,7 +186,8 @@ async def test_repeated_add_of_an_ended_task_without_retention_is_not_fresh(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
     await worker.heartbeat()
-    plain, unique = task(), task(unique="k")
+    plain = task()
+    unique = task(unique="k")
     await add(store, plain, unique)
     assert await worker.runs() == [plain.uuid, unique.uuid]
     await worker.settle(worker.done(plain.uuid, keep=0), worker.failed(unique.uuid, keep=0))

@@ -104,7 +104,8 @@ async def test_spawned_members_are_stored_with_their_links(store: Store, worker:
     await worker.heartbeat()
     (parent,) = await add(store, task())
     await worker.runs()
-    child, callback = member("f"), waiting(("f", 1))
+    child = member("f")
+    callback = waiting(("f", 1))
     outcome = worker.done(parent, adds=[child, callback])
     await worker.settle(outcome)
     await worker.settle(outcome)
@@ -148,7 +149,8 @@ async def test_task_that_never_started_returns_to_its_first_wait(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
     await worker.heartbeat()
-    child, callback = member("f"), waiting(("f", 1), requires="success", timeout=MINUTE)
+    child = member("f")
+    callback = waiting(("f", 1), requires="success", timeout=MINUTE)
     await add(store, child, callback)
     await worker.run_to_failure(child.uuid)
     assert await worker.chores() == {callback.uuid: "upstream"}
@@ -163,7 +165,8 @@ async def test_task_that_never_started_returns_to_its_first_wait(
 
 async def test_callback_that_is_revived_alone_ends_again(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
-    child, callback = member("f"), waiting(("f", 1), requires="success")
+    child = member("f")
+    callback = waiting(("f", 1), requires="success")
     await add(store, child, callback)
     await worker.run_to_failure(child.uuid)
     for _ in range(2):
@@ -225,7 +228,8 @@ async def test_tasks_with_links_or_a_wait_are_not_lifted(store: Store, worker: W
 async def test_purge_keeps_members_while_their_flow_lives(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     last = waiting(("f", 2), uuid="f", flow="f")
-    child, running = member("f", flow="f"), member("f", flow="f")
+    child = member("f", flow="f")
+    running = member("f", flow="f")
     (other,) = await add(store, task())
     await add(store, child, running, last)
     assert await worker.runs() == [other, child.uuid, running.uuid]
@@ -243,7 +247,8 @@ async def test_purge_keeps_members_while_their_flow_lives(store: Store, worker: 
 
 async def test_purge_beyond_a_number_keeps_members_while_their_flow_lives(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
-    child, last = member("f", flow="f"), waiting(("f", 2), uuid="f", flow="f")
+    child = member("f", flow="f")
+    last = waiting(("f", 2), uuid="f", flow="f")
     await add(store, child, last, task())
     uuids = await worker.runs()
     for uuid in uuids:
@@ -256,7 +261,8 @@ async def test_purge_removes_counters_that_nothing_has_raised_for_long(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
     await worker.heartbeat(2 * COUNTER_KEEP)
-    first, second = member("f"), member("g")
+    first = member("f")
+    second = member("g")
     await add(store, first, second, waiting(("g", 2)))
     await worker.runs()
     await worker.settle(worker.done(first.uuid), worker.done(second.uuid))
@@ -274,7 +280,8 @@ async def test_purge_removes_counters_that_nothing_has_raised_for_long(
 
 async def test_find_by_flow_and_by_counter(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
-    child, last = member("f", flow="f"), waiting(("f", 1), ("x", 3), uuid="f", flow="f")
+    child = member("f", flow="f")
+    last = waiting(("f", 1), ("x", 3), uuid="f", flow="f")
     single = task(uuid="g", links=Links("g"))
     (plain,) = await add(store, task())
     await add(store, child, last, single)

@@ -104,7 +104,8 @@ async def test_members_share_the_buckets_and_a_stale_one_commits_nothing(store: 
     relay = Relay(store, to_log=True)
     keys = [key_in(bucket) for bucket in range(BUCKETS)]
     await log(store, relay, *[event(key, event_id=key) for key in keys])
-    first, second = await Reader(store, "s1").open(), await Reader(store, "s2").open()
+    first = await Reader(store, "s1").open()
+    second = await Reader(store, "s2").open()
     assert await first.read() == keys
     old = dict(first.positions)
     assert await second.read() == [], "all are owned"
@@ -122,7 +123,8 @@ async def test_bucket_that_is_to_be_given_back_can_be_committed_once_more(store:
     relay = Relay(store, to_log=True)
     keys = [key_in(bucket) for bucket in range(BUCKETS)]
     await log(store, relay, *[event(key, event_id=key) for key in keys])
-    first, second = await Reader(store, "s1").open(), await Reader(store, "s2").open()
+    first = await Reader(store, "s1").open()
+    second = await Reader(store, "s2").open()
     await first.read()
     old = dict(first.positions)
     await second.read()
@@ -158,7 +160,8 @@ async def test_unread_counts_by_topic_and_bucket(store: Store) -> None:
 async def test_dead_reader_loses_its_buckets(store: Store, clock: ManualClock) -> None:
     relay = Relay(store, to_log=True)
     await log(store, relay, event("a", event_id="1"))
-    first, second = await Reader(store, "s1").open(lease=5000), await Reader(store, "s2").open()
+    first = await Reader(store, "s1").open(lease=5000)
+    second = await Reader(store, "s2").open()
     assert await first.read() == ["1"]
     assert await second.read() == []
     clock.advance(6000)

@@ -22,7 +22,8 @@ Life = Callable[[Store, Worker], Awaitable[list[str]]]
 
 async def succeeds(store: Store, worker: Worker) -> list[str]:
     """Two members, one of them streams and has steps; a failure handler that is not needed ends with keep=0."""
-    first, second = member("f", flow="f"), member("f", "f#1", flow="f", unique="k", unique_for=KEEP)
+    first = member("f", flow="f")
+    second = member("f", "f#1", flow="f", unique="k", unique_for=KEEP)
     last = waiting(("f", 2), uuid="f", flow="f", increments=("f!",), requires="success")
     handler = waiting(("f!", 1), requires="failure")
     uuids = await add(store, first, second, last, handler)
@@ -39,7 +40,8 @@ async def succeeds(store: Store, worker: Worker) -> list[str]:
 
 async def fails(store: Store, worker: Worker) -> list[str]:
     """A member fails, is revived with its callback and fails again: the last task ends as upstream."""
-    child, last = member("f", flow="f"), waiting(("f", 1), uuid="f", flow="f", requires="success")
+    child = member("f", flow="f")
+    last = waiting(("f", 1), uuid="f", flow="f", requires="success")
     uuids = await add(store, child, last)
     for _ in range(2):
         assert await worker.runs() == [child.uuid]
@@ -56,7 +58,8 @@ async def fails(store: Store, worker: Worker) -> list[str]:
 
 async def is_cancelled(store: Store, worker: Worker) -> list[str]:
     """While one member runs, one waits for the first of several counters, and one was never started."""
-    running, later = member("f", flow="f"), member("f", flow="f", after=DAY, lane="@l")
+    running = member("f", flow="f")
+    later = member("f", flow="f", after=DAY, lane="@l")
     either = waiting(("x", 3), ("y", 1), increments=("f",), flow="f", timeout=DAY)
     last = waiting(("f", 3), uuid="f", flow="f")
     uuids = await add(store, running, later, either, last)
@@ -71,7 +74,8 @@ async def is_cancelled(store: Store, worker: Worker) -> list[str]:
 
 async def waits_for_signals(store: Store, worker: Worker) -> list[str]:
     """One task takes a signal, one times out; one signal is kept and taken by nobody."""
-    taker, sleeper = task(), task()
+    taker = task()
+    sleeper = task()
     uuids = await add(store, taker, sleeper)
     assert await worker.runs() == uuids
     await worker.settle(
@@ -85,7 +89,8 @@ async def waits_for_signals(store: Store, worker: Worker) -> list[str]:
 
 async def ends_without_a_turn(store: Store, worker: Worker) -> list[str]:
     """The last end, and a wait that was over, are in no turn with a claim request."""
-    child, last = member("f", "g", flow="f"), waiting(("f", 1), uuid="f", flow="f")
+    child = member("f", "g", flow="f")
+    last = waiting(("f", 1), uuid="f", flow="f")
     uuids = await add(store, child, last)
     assert await worker.runs() == [child.uuid]
     await worker.settle(worker.done(child.uuid, keep=KEEP))
@@ -133,7 +138,8 @@ async def test_members_that_were_kept_for_their_flow_leave_nothing(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
     await worker.heartbeat(10 * DAY)
-    child, last = member("f", flow="f"), waiting(("f", 2), uuid="f", flow="f")
+    child = member("f", flow="f")
+    last = waiting(("f", 2), uuid="f", flow="f")
     await add(store, child, last)
     assert await worker.runs() == [child.uuid]
     await worker.settle(worker.done(child.uuid, keep=KEEP))

@@ -28,7 +28,8 @@ async def test_offered_task_is_returned_by_the_next_request(store: Store, worker
 
 
 async def test_task_is_handed_to_one_worker(store: Store, worker: Worker, other: Worker) -> None:
-    first, second = await listening(store, worker), await listening(store, other)
+    first = await listening(store, worker)
+    second = await listening(store, other)
     for each in (worker, other):
         await each.claim(offer=HandoffOffer({"a": 1}, FOR))
     added = await add(store, *tasks(1)) + await add(store, *tasks(1))

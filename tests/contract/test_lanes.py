@@ -128,7 +128,8 @@ async def test_limit_of_a_lane_overrides_the_star_field_by_field(store: Store, w
     await worker.heartbeat()
     await limit(store, "a/*", cap=1, rate=1.0, burst=3)
     await limit(store, "a/big", cap=5)
-    big, small = await add(store, *tasks(6, lane="a/big")), await add(store, *tasks(6, lane="a/small"))
+    big = await add(store, *tasks(6, lane="a/big"))
+    small = await add(store, *tasks(6, lane="a/small"))
     running = await worker.runs()
     assert [uuid for uuid in running if uuid in small] == small[:1]
     assert [uuid for uuid in running if uuid in big] == big[:3]  # the cap of the lane, the burst of the star
@@ -406,7 +407,10 @@ async def test_changed_star_limit_affects_its_lanes_only(store: Store, worker: W
 @pytest.mark.parametrize("name", ["a", "a/*"])
 async def test_sessions_that_return_at_next_in_use_every_token(store: Store, clock: ManualClock, name: str) -> None:
     """Three sessions return only at the times that their claims returned."""
-    rate, burst, seconds, began = 8.0, 3, 4, clock.now()
+    rate = 8.0
+    burst = 3
+    seconds = 4
+    began = clock.now()
     await limit(store, name, rate=rate, burst=burst)
     await add(store, *tasks(60, lane="a/k" if "/" in name else None))
     sessions = [Worker(store, f"w{number}") for number in range(3)]

@@ -40,7 +40,8 @@ async def test_each_priority_level_waits_one_minute_longer(
 ) -> None:
     """There is always a new task of priority 10; no task starts early, and none waits longer than this."""
     await worker.heartbeat()
-    step, waited = 20_000, 0
+    step = 20_000
+    waited = 0
     (low,) = await add(store, task(boost=priority * AGING))
     while True:
         await add(store, task(boost=10 * AGING))

@@ -186,7 +186,8 @@ async def test_topics_can_be_skipped(store: Store) -> None:
 
 
 async def test_one_relay_owns_all_buckets_and_two_share_them(store: Store) -> None:
-    first, second = await Relay(store, "r1").open(), await Relay(store, "r2").open()
+    first = await Relay(store, "r1").open()
+    second = await Relay(store, "r2").open()
     assert list((await first.turn()).buckets) == list(range(BUCKETS))
     assert list((await second.turn()).buckets) == []
     assert list((await first.turn()).buckets) == list(range(8))
@@ -198,8 +199,10 @@ async def test_one_relay_owns_all_buckets_and_two_share_them(store: Store) -> No
 
 
 async def test_busy_bucket_is_given_back_after_its_events_are_sent(store: Store) -> None:
-    first, second = await Relay(store, "r1").open(), await Relay(store, "r2").open()
-    low, high = key_in(0), key_in(15)
+    first = await Relay(store, "r1").open()
+    second = await Relay(store, "r2").open()
+    low = key_in(0)
+    high = key_in(15)
     await publish(store, event(high, event_id="1"), event(low, event_id="2"))
     assert await first.read() == ["1", "2"]
     assert list((await second.turn()).buckets) == []
@@ -213,7 +216,8 @@ async def test_busy_bucket_is_given_back_after_its_events_are_sent(store: Store)
 
 
 async def test_buckets_of_a_closed_or_dead_relay_are_taken(store: Store, clock: ManualClock) -> None:
-    first, second = await Relay(store, "r1").open(lease=5000), await Relay(store, "r2").open()
+    first = await Relay(store, "r1").open(lease=5000)
+    second = await Relay(store, "r2").open()
     await first.turn()
     assert list((await second.turn()).buckets) == []
     clock.advance(5001)

@@ -259,7 +259,8 @@ async def test_looking_changes_nothing(store: Store, worker: Worker, clock: Manu
     uuids = await add(store, *tasks(2), *tasks(2, "b", lane="b/k"))
     first, second, third, fourth = uuids
     await worker.claim("c")
-    before, tally = await states(store, uuids), await store.tally()
+    before = await states(store, uuids)
+    tally = await store.tally()
     for _ in range(3):
         for uuid in uuids:
             await position_of(store, uuid)

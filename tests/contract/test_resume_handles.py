@@ -9,7 +9,8 @@ from onthedot.stores.contract import Arrival, HandleStatus, Store
 from tests.contract.event_steps import handle, outbox
 from tests.contract.steps import Worker, task
 
-HOUR, DAY = 3_600_000, 86_400_000
+HOUR = 3_600_000
+DAY = 86_400_000
 
 
 def arrival(event_id: str, kind: str = "Done", correlation_id: str = "c1") -> Arrival:

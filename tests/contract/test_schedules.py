@@ -66,7 +66,8 @@ async def test_compare_and_set_of_a_missing_schedule_is_refused(store: Store) ->
 
 async def test_put_schedules_answers_for_each(store: Store) -> None:
     await declare(store, 5000)
-    right, wrong = await stored(store), replace(await stored(store), rev=99)
+    right = await stored(store)
+    wrong = replace(await stored(store), rev=99)
     assert list(await store.put_schedules([wrong, right])) == [False, True]
 
 

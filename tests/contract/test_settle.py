@@ -204,7 +204,8 @@ async def test_verdicts_have_the_order_of_outcomes(store: Store, worker: Worker)
 
 async def test_effects_are_added_with_the_outcome(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
-    child, later = task("b"), task("b", after=100)
+    child = task("b")
+    later = task("b", after=100)
     outcome = worker.done(uuid, adds=[child, later])
     assert await worker.settle(outcome) == ["ok"]
     assert await states(store, [child.uuid, later.uuid]) == ["ready", "scheduled"]
@@ -215,7 +216,8 @@ async def test_effects_are_added_with_the_outcome(store: Store, worker: Worker) 
 async def test_effects_of_a_lost_outcome_are_not_added(store: Store, worker: Worker, other: Worker) -> None:
     uuid = await running(store, worker)
     await other.heartbeat()
-    child, second = task("b"), task("b")
+    child = task("b")
+    second = task("b")
     await worker.crash()
     assert await worker.settle(worker.done(uuid, adds=[child])) == ["lost"]
     assert await other.runs() == [uuid]

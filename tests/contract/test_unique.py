@@ -12,7 +12,8 @@ from tests.contract.steps import Worker, add, limit, look, state, states, task
 
 
 async def test_keep_returns_the_existing_task(store: Store) -> None:
-    first, second = task(unique="k", body=b"1"), task(unique="k", body=b"2", after=1000)
+    first = task(unique="k", body=b"1")
+    second = task(unique="k", body=b"2", after=1000)
     await store.add([first])
     assert list(await store.add([second])) == [Added(first.uuid, fresh=False)]
     assert (await look(store, first.uuid)).body == b"1"
@@ -20,7 +21,8 @@ async def test_keep_returns_the_existing_task(store: Store) -> None:
 
 
 async def test_unique_key_twice_in_one_call_is_stored_once(store: Store) -> None:
-    first, second = task(unique="k"), task(unique="k")
+    first = task(unique="k")
+    second = task(unique="k")
     assert list(await store.add([first, second])) == [Added(first.uuid, fresh=True), Added(first.uuid, fresh=False)]
 
 

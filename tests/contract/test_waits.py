@@ -29,7 +29,8 @@ async def test_new_task_waits_and_is_counted(store: Store, worker: Worker) -> No
 @pytest.mark.parametrize("order", ["before", "after"])
 async def test_wait_ends_when_the_counter_has_its_value(store: Store, worker: Worker, order: str) -> None:
     await worker.heartbeat()
-    child, callback = member("f"), waiting(("f", 1))
+    child = member("f")
+    callback = waiting(("f", 1))
     await add(store, child)
     if order == "after":
         await add(store, callback)
@@ -108,7 +109,8 @@ async def test_requires_is_judged_when_the_wait_is_over(store: Store, worker: Wo
 
 async def test_chore_of_a_wait_takes_no_slot(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
-    child, callback = member("f"), waiting(("f", 1), requires="success", source="unknown")
+    child = member("f")
+    callback = waiting(("f", 1), requires="success", source="unknown")
     await add(store, child, callback)
     await worker.run_to_failure(child.uuid)
     assert await worker.chores() == {callback.uuid: "upstream"}
@@ -116,7 +118,8 @@ async def test_chore_of_a_wait_takes_no_slot(store: Store, worker: Worker) -> No
 
 async def test_first_reached_counter_is_judged(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
-    bad, good = member("bad", source="b"), member("good", source="b")
+    bad = member("bad", source="b")
+    good = member("good", source="b")
     (uuid,) = await add(store, waiting(("good", 1), ("bad", 1), requires="success"))
     await add(store, bad, good)
     await worker.runs("b")

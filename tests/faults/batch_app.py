@@ -38,7 +38,8 @@ def reach(point: str) -> None:
 
 def is_last_line(number: int) -> bool:
     """The spans grow: equal ones can meet the same point of every run, and nothing would ever get done."""
-    last, span = KILL, KILL
+    last = KILL
+    span = KILL
     while last < number:
         span += 1
         last += span

@@ -26,7 +26,8 @@ from tests.support.app_access import call_operations, call_store, worker_pids
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(900)]
 
 PROCESSES = 8
-RATE, BURST = 50, 10
+RATE = 50
+BURST = 10
 
 
 @dataclass

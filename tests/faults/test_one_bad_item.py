@@ -142,7 +142,7 @@ async def _has_ended(handle: AsyncTaskHandle[Any]) -> bool:
 
 
 async def findings(app: App[Any]) -> str:
-    """What `doctor` reports."""
+    """The report of `doctor`."""
     checks = await app.runtime.portal.run(lambda client: diagnose(client.operations))
     return "\n".join(f"{check.what}: {check.text}" for check in checks if not check.ok)
 

@@ -157,7 +157,8 @@ class Control:
             return None
         if row.record.state == "waiting":
             return None
-        limits, record = self.limit_rules, row.record
+        limits = self.limit_rules
+        record = row.record
         buckets = {name: replace_bucket(bucket) for name, bucket in limits.buckets.items()}
         running = sum(other.running and other.record.source == record.source for other in self.rows.values())
         holds = limits.blockers(record.source, running, 0, 1)

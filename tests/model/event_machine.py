@@ -420,7 +420,8 @@ class EventStores(OnMemory, RuleBasedStateMachine):
 
     @invariant()
     def no_state_differs(self) -> None:
-        theirs, ours = self.wait(self.outbox.outbox_state()), self.naive.outbox_state()
+        theirs = self.wait(self.outbox.outbox_state())
+        ours = self.naive.outbox_state()
         assert list(theirs.topics) == list(ours.topics)
         assert {group: dict(owners) for group, owners in theirs.owners.items()} == ours.owners
         assert dict(theirs.lag) == ours.lag

@@ -36,7 +36,8 @@ class often:
     """
 
     def __init__(self, number: int, /, **arguments: st.SearchStrategy[Any]) -> None:
-        self.number, self.arguments = number, arguments
+        self.number = number
+        self.arguments = arguments
 
     def __call__(self, step: FunctionType) -> often:
         self.step = step

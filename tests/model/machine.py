@@ -384,7 +384,8 @@ class Stores(StorePair):
     @rule(limit=st.sampled_from([1, 3, 100]), most=st.sampled_from([0, 2, 100, 100]))
     def purge(self, limit: int, most: int) -> None:
         """Stores may choose the order of tasks that ended in the same millisecond."""
-        rows, doomed = self.naive.rows, self.naive.doomed(limit, most)
+        rows = self.naive.rows
+        doomed = self.naive.doomed(limit, most)
         assert self.wait(self.store.purge(limit, most)) == len(doomed)
         gone = [uuid for uuid in rows if self.wait(self.store.get([uuid])) == [None]]
         assert sorted(map(self.end, gone)) == sorted(self.end(row.record.uuid) for row in doomed)

@@ -50,7 +50,8 @@ class NaiveStore(NaivePlaces):
     # -- settling
 
     def _settle(self, outcome: Outcome) -> Verdict:
-        lease, row = outcome.lease, self.rows.get(outcome.lease.uuid)
+        lease = outcome.lease
+        row = self.rows.get(outcome.lease.uuid)
         if row is None or not row.under(lease) or row.lease is None:
             history = row.record.history if row else None
             return (
@@ -197,9 +198,11 @@ class NaiveStore(NaivePlaces):
                 self._admit(row.record.lane)
 
     def _take(self, session: str, fence: int, pool: SlotPool, suspects: int) -> None:
-        total, capacity = pool.total, dict(pool.capacity)
+        total = pool.total
+        capacity = dict(pool.capacity)
         for row in self.limit_rules.ready([*capacity]):
-            record, cost = row.record, row.record.policy.cost
+            record = row.record
+            cost = row.record.policy.cost
             if total <= 0 or capacity[record.source] <= 0 or not self.limit_rules.source_may_start(record.source):
                 continue
             if self._exceeds_suspects(row, session, suspects):
@@ -210,8 +213,10 @@ class NaiveStore(NaivePlaces):
             self.limit_rules.spend(record.source, 1)
             if record.lane is not None:
                 self.limit_rules.spend(record.lane, self.limit_rules.price(record.lane, cost))
-            row.alarm, row.lease = None, RowLease(fence, session, self.clock.now(), chore=False)
-            total, capacity[record.source] = total - 1, capacity[record.source] - 1
+            row.alarm = None
+            row.lease = RowLease(fence, session, self.clock.now(), chore=False)
+            total = total - 1
+            capacity[record.source] = capacity[record.source] - 1
 
     def _exceeds_suspects(self, row: Row, session: str, suspects: int) -> bool:
         """Whether it is a suspect and the session runs as many as it may."""
@@ -227,7 +232,8 @@ class NaiveStore(NaivePlaces):
         return self.limit_rules.wait(source, 1) if ready and self.limit_rules.source_fits(source) else None
 
     def _next_in(self, waits: list[float]) -> float | None:
-        now, rows = self.clock.now(), self.rows.values()
+        now = self.clock.now()
+        rows = self.rows.values()
         times: list[float] = [row.alarm for row in rows if row.alarm is not None]
         times += [session_row.until for session_row in self.session_rows.values()]
         times += [s.next_at for s in self.stored_schedules.values() if not s.paused and s.next_at and s.next_at > now]
@@ -254,7 +260,8 @@ class NaiveStore(NaivePlaces):
             if row.live and row.lease is None and row.chore is None and not is_linked:
                 lane = row.in_lane
                 row.change(reason="lifted")
-                row.alarm, row.lease = None, RowLease(self.fence + 1, session, self.clock.now(), chore=True)
+                row.alarm = None
+                row.lease = RowLease(self.fence + 1, session, self.clock.now(), chore=True)
                 self._admit(lane)
                 taken.append(row)
         self.fence += bool(taken)
@@ -305,7 +312,8 @@ class NaiveStore(NaivePlaces):
     def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
         if session not in self.dead_sessions:
             session_row = self.session_rows.setdefault(session, SessionRow(0, info))
-            session_row.until, session_row.info = self.clock.now() + lease, info
+            session_row.until = self.clock.now() + lease
+            session_row.info = info
         if session in self.dead_sessions:
             return HeartbeatResult(alive=False)
         wanted = [row for row in self._held(session) if row.running and row.record.history.cancel_requested]
@@ -336,7 +344,8 @@ class NaiveStore(NaivePlaces):
 
     def _release(self, rows: list[Row], crashed: Sequence[Row] = ()) -> None:
         for row in rows:
-            history, most = row.record.history, row.record.policy.max_crashes
+            history = row.record.history
+            most = row.record.policy.max_crashes
             if row.lifted:
                 if history.cancel_requested:
                     self._make_chore(row, "cancel")

@@ -95,7 +95,8 @@ class NaivePlaces(NaiveCounters):
 
     def _enter_first(self, row: Row) -> None:
         """To its first wait, if it never started and has one."""
-        links, now = row.record.links, self.clock.now()
+        links = row.record.links
+        now = self.clock.now()
         if links is None or links.waits is None or row.record.history.started is not None:
             self._enter(row)
         else:
@@ -177,7 +178,8 @@ class NaivePlaces(NaiveCounters):
 
     def _make_chore(self, row: Row, reason: Reason) -> None:
         row.change(reason=reason)
-        row.alarm, row.chore = None, self._count()
+        row.alarm = None
+        row.chore = self._count()
 
     def _promote(self) -> int:
         now = self.clock.now()

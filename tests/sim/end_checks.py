@@ -1,4 +1,4 @@
-"""What must hold after the faults have stopped, and in a quiet phase without faults."""
+"""Checks that must hold after the faults have stopped, and in a quiet phase without faults."""
 
 from __future__ import annotations
 

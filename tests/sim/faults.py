@@ -41,7 +41,7 @@ MAX_ROUND_TRIP = 0.1  # seconds that a request and its reply take at most, toget
 
 @dataclass(frozen=True)
 class Fate:
-    """What happens to a call: its kind, and the seconds that request and reply take."""
+    """The fault of one call: its kind, and the seconds that request and reply take."""
 
     kind: str
     request: float

@@ -1,4 +1,4 @@
-"""What nodes do with `--flows`: add flows and durable tasks, signal, cancel and retry them."""
+"""Acts of nodes with `--flows`: they add flows and durable tasks, signal, cancel and retry them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RECENT = 10
 
 @dataclass(eq=False)
 class FlowWorld:
-    """What all nodes know of the flows."""
+    """The flows as all nodes know them."""
 
     check: StoreCheck
     flows: list[str] = field(default_factory=list)  # acknowledged

@@ -92,7 +92,7 @@ class RequiresIgnored(MemoryTables):
 
 
 class MarkRemovedBeforeTheRead(MemoryTables):
-    """What a settle has marked is forgotten before the waits are read."""
+    """Marks of a settle are forgotten before the waits are read."""
 
     def settle(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         verdicts = super().settle(outcomes)

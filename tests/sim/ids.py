@@ -1,4 +1,4 @@
-"""What would be random in production: streams of chance and uuids that follow from the seed."""
+"""Values that would be random in production: streams of chance and uuids that follow from the seed."""
 
 from __future__ import annotations
 

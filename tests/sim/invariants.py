@@ -40,7 +40,7 @@ Report = Callable[[str, str], None]
 
 
 class Inspected(Protocol):
-    """What the checks read of a store, without suspending."""
+    """The part of a store that the checks read, without suspending."""
 
     async def changes(self, after: str, limit: int, resolve: int = 0) -> ChangePage: ...
     async def schedules(self) -> Sequence[Schedule]: ...
@@ -60,7 +60,7 @@ class ExecutedCall(NamedTuple):
 
 @dataclass(eq=False)
 class StoreCopy:
-    """What the checks know of a copy of the store."""
+    """The copy of the store that the checks know."""
 
     holders: Mapping[str, Lease]
     windows: AbstractSet[str]
@@ -141,7 +141,7 @@ class StoreCheck:
                 self.revived.update(call.result)
 
     def copy(self) -> StoreCopy:
-        """What is known of the store now, for a later `reload`."""
+        """The state of the store now, for a later `reload`."""
         return StoreCopy(self._holders.copy(), set(self.windows["tick"]), self.first_window.copy(), self._has_limits)
 
     def reload(self, store: Inspected, copy: StoreCopy) -> None:

@@ -47,7 +47,7 @@ class SimObserver(LogObserver):
 
 @dataclass(eq=False)
 class World:
-    """What all nodes share.
+    """The objects that all nodes share.
 
     store: makes the store as one life of a node reaches it, with the clock of the node
     """

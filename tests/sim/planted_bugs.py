@@ -343,7 +343,7 @@ Wrap = Callable[[Any, SimClock, float], Any]
 
 @dataclass(frozen=True)
 class PlantedBug:
-    """What a bug replaces in a scenario: the server, the store as a node reaches it, or the worker."""
+    """The part of a scenario that a bug replaces: the server, the store as a node reaches it, or the worker."""
 
     name: str
     server: Wrap | None = None

@@ -27,7 +27,7 @@ from tests.sim.sqlite import SqliteFile
 
 @dataclass(frozen=True)
 class Options:
-    """What a replay needs. Shrinking takes parts of it away."""
+    """All that a replay needs. Shrinking takes parts of it away."""
 
     seed: int
     kinds: tuple[str, ...] = KINDS
@@ -267,7 +267,7 @@ class Scenario:
     # -- faults of the store
 
     def _cut_power(self, pause: float) -> None:
-        """What was acknowledged is still there."""
+        """Acknowledged tasks are still there."""
         assert isinstance(self._stores, SqliteFile)
         for node in self.nodes:
             if node.is_up:

@@ -1,4 +1,4 @@
-"""What a soak run samples: of its processes, and of its store."""
+"""Samples that a soak run takes: of its processes, and of its store."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ FLOW_KINDS = KINDS
 
 
 class AppStore(NamedTuple):
-    """What `App(name, store=url)` takes."""
+    """The argument of `App(name, store=url)`."""
 
     name: str
     url: str

@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "onthedot"
 TESTS = ROOT / "tests"
+PROGRAMS = (ROOT / "benchmarks", ROOT / "examples")
 
 
 def source_files(*suffixes: str) -> list[Path]:
@@ -18,6 +19,11 @@ def source_files(*suffixes: str) -> list[Path]:
 
 def all_tests() -> list[Path]:
     return sorted(TESTS.rglob("*.py"))
+
+
+def all_programs() -> list[Path]:
+    """Benchmarks and examples."""
+    return sorted(path for folder in PROGRAMS for path in folder.rglob("*.py"))
 
 
 def short_name(path: Path) -> str:

@@ -38,7 +38,7 @@ class Run:
 
 @dataclass
 class Report:
-    """What the JUnit file of a run contains."""
+    """The content of the JUnit file of a run."""
 
     passed: int = 0
     skipped: int = 0

@@ -52,7 +52,7 @@ REACHED = [
     Caps, Enqueuer, EventFilter, LimitChange, NamedTask, PlanRange, ScheduledFunction, ScheduleOptions,
     Schedules, StreamEnqueuer, SyncTaskContext, TaskFilter,
 ]  # fmt: skip
-"""What public names take and return, under names that are not exported."""
+"""Types that public names take and return, under names that are not exported."""
 
 TWINS = [
     (AppOperations, SyncOperations),

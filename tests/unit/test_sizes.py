@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.source_files import all_tests, nodes, short_name, source_files
+from tests.support.source_files import all_programs, all_tests, nodes, short_name, source_files
 
 MAX_FILE = 450
 MAX_FUNCTION = 60
@@ -73,7 +73,7 @@ def is_swap(targets: list[ast.expr], values: list[ast.expr]) -> bool:
 
 
 def tuple_assignments() -> Iterator[tuple[str, str]]:
-    for path in source_files("py"):
+    for path in [*source_files("py"), *all_tests(), *all_programs()]:
         for node in nodes(path):
             match node:
                 case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):

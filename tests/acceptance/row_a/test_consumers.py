@@ -23,7 +23,8 @@ pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 
 
 async def test_tasks_run_in_the_order_of_their_times() -> None:
-    clock, work = ManualClock(), Work(count=3)
+    clock = ManualClock()
+    work = Work(count=3)
     start = clock.moment()
     async with running(work, clock=clock) as scheduler:
         for n in (2, 0, 1):
@@ -38,7 +39,8 @@ async def test_tasks_run_in_the_order_of_their_times() -> None:
 
 
 async def test_late_tasks_run_in_the_order_of_their_times() -> None:
-    now, work = datetime.now(UTC), Work()
+    now = datetime.now(UTC)
+    work = Work()
     scheduler = scheduler_of(work)
     for n in (1, 2, 0):
         scheduler.add_task(Task("work", {"n": n}, now - timedelta(seconds=10 - n)))
@@ -49,7 +51,8 @@ async def test_late_tasks_run_in_the_order_of_their_times() -> None:
 
 
 async def test_earlier_task_that_is_added_later_runs_first() -> None:
-    clock, work = ManualClock(), Work()
+    clock = ManualClock()
+    work = Work()
     start = clock.moment()
     async with running(work, clock=clock) as scheduler:
         scheduler.add_task(Task("work", {"n": 5}, start + timedelta(seconds=5)))
@@ -71,7 +74,8 @@ async def test_earlier_task_that_is_added_later_runs_first() -> None:
 
 @pytest.mark.timed
 async def test_earlier_task_runs_first_in_real_time() -> None:
-    work, begin = Work(), datetime.now(UTC)
+    work = Work()
+    begin = datetime.now(UTC)
     started: list[datetime] = []
 
     async def note(task: Task) -> None:
@@ -88,7 +92,8 @@ async def test_earlier_task_runs_first_in_real_time() -> None:
 
 
 async def test_task_with_a_past_time_runs_at_once() -> None:
-    clock, work = ManualClock(), Work()
+    clock = ManualClock()
+    work = Work()
     async with running(work, clock=clock) as scheduler:
         await idle(scheduler)
         scheduler.add_task(Task("work", {"n": 0}, clock.moment() - timedelta(seconds=1)))
@@ -113,7 +118,8 @@ async def test_source_never_exceeds_its_concurrency(count: int) -> None:
 
 
 async def test_task_of_an_unknown_source_is_logged_and_fails(caplog: pytest.LogCaptureFixture) -> None:
-    clock, work = ManualClock(), Work()
+    clock = ManualClock()
+    work = Work()
     lost = Task("nobody", {"n": 1}, clock.moment() + timedelta(seconds=1))
     async with running(work, clock=clock) as scheduler:
         handle = scheduler.add_task(lost)
@@ -177,7 +183,8 @@ async def test_scheduler_concurrency_limits_all_sources_together() -> None:
 
 
 async def test_one_slot_means_strict_order_across_sources() -> None:
-    at, order = datetime.now(UTC), []
+    at = datetime.now(UTC)
+    order = []
 
     async def note(task: Task) -> None:
         order.append(task.args["n"])
@@ -198,7 +205,8 @@ async def test_two_hundred_thousand_due_tasks_need_few_coroutines() -> None:
     most = ran = 0
 
     class Count(BaseTaskConsumer):
-        name, concurrent_count = "count", 5
+        name = "count"
+        concurrent_count = 5
 
         async def consume(self, task: Task) -> None:
             nonlocal most, ran
@@ -239,10 +247,13 @@ async def test_cancelled_stop_cancels_no_consumer() -> None:
 
 
 async def test_sync_consume_runs_in_a_thread() -> None:
-    here, seen, gate = threading.get_ident(), Counter[int](), threading.Event()
+    here = threading.get_ident()
+    seen = Counter[int]()
+    gate = threading.Event()
 
     class Blocking(BaseTaskConsumer):
-        name, concurrent_count = "blocking", 2
+        name = "blocking"
+        concurrent_count = 2
 
         def consume(self, task: Task) -> None:
             seen[threading.get_ident()] += 1
@@ -276,7 +287,8 @@ async def test_app_runs_registered_consumers() -> None:
 
 async def test_app_never_reads_the_global_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TaskConsumerRegistry, "sources", {})
-    work, app = Work("email"), App("shop", store="memory://")
+    work = Work("email")
+    app = App("shop", store="memory://")
     TaskConsumerRegistry.register(work)
     async with app.running():
         handle = await app.named("email").enqueue()

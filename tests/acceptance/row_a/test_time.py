@@ -26,7 +26,8 @@ KATHMANDU = timezone(timedelta(hours=5, minutes=45))
 
 async def test_thousand_tasks_of_one_time_keep_their_order() -> None:
     values = [{"a": 1}, [1, 2], "text", 7, None, (1,), {3}, 2.5, b"raw", {"deep": [{}]}]
-    at, work = datetime.now(UTC), Work()
+    at = datetime.now(UTC)
+    work = Work()
     with pytest.raises(TypeError):
         sorted(values, key=lambda value: value)
     scheduler = scheduler_of(work)
@@ -40,7 +41,8 @@ async def test_thousand_tasks_of_one_time_keep_their_order() -> None:
 
 
 async def test_microseconds_and_zone_are_kept_and_no_task_runs_early() -> None:
-    clock, work = ManualClock(), Work()
+    clock = ManualClock()
+    work = Work()
     at = (clock.moment() + timedelta(seconds=1)).astimezone(KATHMANDU).replace(microsecond=123_456)
     task = Task("work", {"n": 1}, at)
     async with running(work, clock=clock) as scheduler:
@@ -85,7 +87,8 @@ class Stalls:
 
     async def watch(self) -> None:
         while True:
-            began, worked = self._now(), time.thread_time()
+            began = self._now()
+            worked = time.thread_time()
             await asyncio.sleep(0.001)
             ended = self._now()
             stolen = ended - began - 1 - (time.thread_time() - worked) * 1000
@@ -181,7 +184,8 @@ async def test_no_wakeup_is_lost_while_the_loop_goes_to_sleep(record_property: C
 def wall_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Sets the wall clock for this process: `time` and every `datetime` of onthedot."""
     shift = 0.0
-    real_time, real_ns = time.time, time.time_ns
+    real_time = time.time
+    real_ns = time.time_ns
 
     class OfDatetime(type):
         def __instancecheck__(cls, instance: object) -> bool:
@@ -208,7 +212,8 @@ def wall_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 async def test_step_of_the_wall_clock_moves_no_due_time(hours: int, wall_clock: Callable[[float], None]) -> None:
     work = Work(count=2)
     async with running(work) as scheduler:
-        begin, now = time.monotonic(), datetime.now(UTC)
+        begin = time.monotonic()
+        now = datetime.now(UTC)
         scheduler.add_task(Task("work", {"n": 1}, now + timedelta(seconds=0.3)))
         far = scheduler.add_task(Task("work", {"n": 2}, now + timedelta(minutes=30)))
         await idle(scheduler)
@@ -228,7 +233,8 @@ async def test_task_added_after_a_step_of_the_wall_clock_runs_at_its_time(
     work = Work()
     async with running(work) as scheduler:
         wall_clock(hours * 3600)
-        begin, at = time.monotonic(), datetime.now(UTC) + timedelta(hours=hours, seconds=0.2)
+        begin = time.monotonic()
+        at = datetime.now(UTC) + timedelta(hours=hours, seconds=0.2)
         scheduler.add_task(Task("work", {"n": 2}, at))  # by the new time
         scheduler.add_task(work.produce({"n": 1}))
         await until(lambda: work.ran() == [1], timeout=2)

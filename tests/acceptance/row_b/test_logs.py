@@ -48,7 +48,8 @@ async def test_log_lines_from_start_to_stop(
         await idle(get_scheduler())
         await stop_scheduler()
     fired = tick.ended[0].uuid
-    number, moment = r"[0-9.]+", r"[0-9T:.+-]+"
+    number = r"[0-9.]+"
+    moment = r"[0-9T:.+-]+"
     expected = [
         ("INFO", "scheduler", r"Schedule registered: tick next 2026-01-01T00:00:10\+00:00"),
         ("INFO", "scheduler", "Scheduler started"),
@@ -103,7 +104,8 @@ async def test_skipped_windows_are_logged(store: str, lines: Callable[[], list[t
     class Patient(Work):
         schedule = IntervalSchedule(10)
 
-    clock, tick = ManualClock(), Patient("tick", gated=True)
+    clock = ManualClock()
+    tick = Patient("tick", gated=True)
     register(tick)
     with driven(clock):
         await start_scheduler()

@@ -112,7 +112,8 @@ async def test_tasks_run_first_in_first_out_across_sources(store: str) -> None:
         order.append(task.args["n"])
 
     class InThread(BaseTaskConsumer):
-        name, concurrent_count = "b", 5
+        name = "b"
+        concurrent_count = 5
 
         def consume(self, task: Task) -> None:
             order.append(task.args["n"])
@@ -147,12 +148,14 @@ async def test_only_one_task_runs_with_any_source_limits(store: str) -> None:
 
 
 async def test_due_checks_continue_during_a_task_of_thirty_seconds(store: str) -> None:
-    clock, order = ManualClock(), []
+    clock = ManualClock()
+    order = []
 
     async def note(task: Task) -> None:
         order.append((task.source, (task.schedule_at - begin).total_seconds()))
 
-    slow, tick = Work("slow", gated=True, do=note), Ticking("tick", do=note)
+    slow = Work("slow", gated=True, do=note)
+    tick = Ticking("tick", do=note)
     register(slow, tick)
     with driven(clock):
         begin = clock.moment()
@@ -209,13 +212,15 @@ async def test_stop_cancels_a_long_task_after_five_seconds(
     gate = threading.Event()
 
     class Sleeps(BaseTaskConsumer):
-        name, max_retries = "work", 3
+        name = "work"
+        max_retries = 3
 
         async def consume(self, task: Task) -> None:
             await asyncio.sleep(60)
 
     class Blocks(BaseTaskConsumer):
-        name, max_retries = "work", 3
+        name = "work"
+        max_retries = 3
 
         def consume(self, task: Task) -> None:
             gate.wait(60)
@@ -300,7 +305,8 @@ async def test_scheduler_can_be_started_again(store: str) -> None:
 async def test_failures_are_kept_and_found(store: str) -> None:
     work = Work()
     register(type("Once", (Failing,), {"max_retries": 0})(), work)
-    bad, good = add("bad", 1), add("work", 2)
+    bad = add("bad", 1)
+    good = add("work", 2)
     await start_scheduler()
     await until(lambda: bad.done() and good.done())
     assert (bad.state(), good.state()) == ("failed", "succeeded"), "other tasks are not affected"
@@ -334,7 +340,8 @@ async def test_failing_loop_is_logged_and_continues(store: str, caplog: pytest.L
     await start_scheduler()
     await idle(get_scheduler())
     real = get_scheduler().runtime.store
-    turn, failures = real.turn, 2
+    turn = real.turn
+    failures = 2
 
     async def fails(*args: Any) -> Any:
         nonlocal failures

@@ -36,9 +36,11 @@ pytestmark = pytest.mark.usefixtures("own_globals", "no_hidden_trouble")
 
 async def test_status_shows_the_four_states_in_order(store: str) -> None:
     """A thread reads the status without pause. Starting and stopping last until it has seen them."""
-    work, go = Work(gated=True), asyncio.Event()
+    work = Work(gated=True)
+    go = asyncio.Event()
     register(work)
-    seen, ending = ["stopped"], threading.Event()
+    seen = ["stopped"]
+    ending = threading.Event()
 
     def read() -> None:
         while not ending.is_set():
@@ -83,7 +85,8 @@ async def test_status_shows_the_four_states_in_order(store: str) -> None:
 async def test_states_of_a_hundred_starts_never_go_backwards() -> None:
     """Not every state is seen, but those that are seen come in order."""
     order = ["stopped", "starting", "running", "stopping"]
-    seen, ending = [("stopped", 0)], threading.Event()
+    seen = [("stopped", 0)]
+    ending = threading.Event()
     life = 0
 
     def read() -> None:
@@ -179,7 +182,8 @@ async def test_status_counts_own_adds_at_once(store: str) -> None:
     await start_scheduler()
     await until(lambda: work.started)
     await until(lambda: shared_status()["queue_count"] == 0)
-    end, n = time.monotonic() + 0.5, 0
+    end = time.monotonic() + 0.5
+    n = 0
     while time.monotonic() < end:
         n += 1
         if n % 3:
@@ -247,7 +251,9 @@ async def test_status_never_waits_for_the_store(monkeypatch: pytest.MonkeyPatch,
     await start_scheduler()
     running = add("work")
     await until(lambda: work.started)
-    entered, gate, ended = threading.Event(), threading.Event(), list[bool]()
+    entered = threading.Event()
+    gate = threading.Event()
+    ended = list[bool]()
 
     def slow_page(*_: object) -> None:
         entered.set()

@@ -23,7 +23,8 @@ pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 
 
 async def test_start_runs_until_stop(queue: Any, caplog: pytest.LogCaptureFixture) -> None:
-    mq, got = queue(), []
+    mq = queue()
+    got = []
     mq.register_handler("orders", got.append)
     assert (mq.is_running(), mq.status["status"]) == (False, "stopped")
     async with mq:
@@ -43,7 +44,9 @@ async def test_start_runs_until_stop(queue: Any, caplog: pytest.LogCaptureFixtur
 
 
 async def test_cancelled_start_stops_in_order(queue: Any) -> None:
-    mq, gate, ended = queue(), asyncio.Event(), []
+    mq = queue()
+    gate = asyncio.Event()
+    ended = []
 
     @mq.register_handler("orders")
     async def waits(_: object) -> None:
@@ -62,7 +65,10 @@ async def test_cancelled_start_stops_in_order(queue: Any) -> None:
 
 
 async def test_stop_finishes_running_messages_and_keeps_pending_ones(queue: Any) -> None:
-    mq, gate, began, got = queue(max_workers=1), asyncio.Event(), [], []
+    mq = queue(max_workers=1)
+    gate = asyncio.Event()
+    began = []
+    got = []
 
     @mq.register_handler("orders")
     async def waits(n: int) -> None:
@@ -88,7 +94,9 @@ async def test_stop_finishes_running_messages_and_keeps_pending_ones(queue: Any)
 
 
 async def test_stop_with_a_timeout_requeues_without_counting_an_attempt(queue: Any) -> None:
-    mq, gate, began = queue(), asyncio.Event(), []
+    mq = queue()
+    gate = asyncio.Event()
+    began = []
 
     @mq.register_handler("orders")
     async def waits(n: int) -> None:
@@ -109,7 +117,8 @@ async def test_stop_with_a_timeout_requeues_without_counting_an_attempt(queue: A
 
 
 async def test_run_ends_after_its_duration(queue: Any) -> None:
-    mq, got = queue(), []
+    mq = queue()
+    got = []
     mq.register_handler("orders", got.append)
     await mq.produce("orders", 1)
     began = time.monotonic()
@@ -130,7 +139,8 @@ async def test_second_start_of_a_running_queue_is_refused(queue: Any) -> None:
 
 
 async def test_metrics_status_and_health_describe_the_queue(queue: Any) -> None:
-    mq, gate = queue(), asyncio.Event()
+    mq = queue()
+    gate = asyncio.Event()
 
     @mq.register_handler("orders")
     async def handle(n: int) -> None:

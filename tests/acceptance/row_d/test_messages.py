@@ -20,7 +20,8 @@ pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 
 
 async def test_payload_keeps_type_and_value(queue: Any) -> None:
-    mq, got = queue(max_workers=1), []  # in order
+    mq = queue(max_workers=1)
+    got = []  # in order
     mq.register_handler("any", got.append)
     payloads = [
         None,
@@ -48,7 +49,8 @@ class Order:
 
 
 async def test_annotation_of_the_handler_decides_the_type(queue: Any) -> None:
-    mq, got = queue(), []
+    mq = queue()
+    got = []
 
     class Shop:
         async def ship(self, order: Order) -> None:
@@ -64,7 +66,9 @@ async def test_annotation_of_the_handler_decides_the_type(queue: Any) -> None:
 
 @pytest.mark.parametrize("url", SHARED, indirect=True)
 async def test_producer_does_not_need_the_handler(queue: Any) -> None:
-    consumer, producer, got = queue(max_workers=1), queue(), []
+    consumer = queue(max_workers=1)
+    producer = queue()
+    got = []
 
     @consumer.register_handler("orders")
     def handle(order: dict[str, tuple[int, str]]) -> None:
@@ -77,7 +81,8 @@ async def test_producer_does_not_need_the_handler(queue: Any) -> None:
 
 
 async def test_handler_may_be_a_function_method_or_object_sync_or_async(queue: Any) -> None:
-    mq, got = queue(), []
+    mq = queue()
+    got = []
 
     class Callable_:
         async def __call__(self, payload: str) -> None:
@@ -113,7 +118,9 @@ def test_bad_handlers_and_topics_are_refused() -> None:
 
 
 async def test_max_workers_counts_sync_and_async_handlers_together(queue: Any) -> None:
-    mq, gate, running = queue(max_workers=3, batch_size=2), asyncio.Event(), Counter[str]()
+    mq = queue(max_workers=3, batch_size=2)
+    gate = asyncio.Event()
+    running = Counter[str]()
     go_on = False
 
     @mq.register_handler("async")

@@ -38,7 +38,8 @@ async def idle(mq: MessageQueue) -> None:
 
 async def test_messages_are_handled_in_order_to_the_millisecond(queue: Any) -> None:
     clock = ManualClock()
-    mq, got = queue(clock), []
+    mq = queue(clock)
+    got = []
     mq.register_handler("orders", got.append)
     async with started(mq):
         for delay in (0.3, 0.1005, 0.1, 0.2):
@@ -53,7 +54,8 @@ async def test_messages_are_handled_in_order_to_the_millisecond(queue: Any) -> N
 
 
 async def test_none_of_500_delayed_messages_is_early(queue: Any) -> None:
-    mq, chance = queue(max_workers=50), random.Random(3)
+    mq = queue(max_workers=50)
+    chance = random.Random(3)
     handled: dict[int, float] = {}
     produced_at: dict[int, float] = {}
     mq.register_handler("orders", lambda n: handled.__setitem__(n, time.time()))
@@ -73,7 +75,8 @@ async def test_none_of_500_delayed_messages_is_early(queue: Any) -> None:
 
 async def test_earlier_message_wakes_an_idle_queue(queue: Any) -> None:
     """The fallback interval is too long to matter."""
-    mq, got = queue(delay_fallback_interval=300), []
+    mq = queue(delay_fallback_interval=300)
+    got = []
     mq.register_handler("orders", got.append)
     async with started(mq):
         await mq.produce("orders", "late", delay=200)
@@ -83,7 +86,8 @@ async def test_earlier_message_wakes_an_idle_queue(queue: Any) -> None:
 
 
 async def test_higher_priority_is_handled_first_and_in_order(queue: Any) -> None:
-    mq, got = queue(max_workers=1), []
+    mq = queue(max_workers=1)
+    got = []
     mq.register_handler("orders", got.append)
     for n in range(3):
         for priority in ("low", "normal", "high"):
@@ -97,7 +101,8 @@ async def test_higher_priority_is_handled_first_and_in_order(queue: Any) -> None
 
 
 async def test_second_message_with_the_same_id_changes_nothing(queue: Any) -> None:
-    mq, got = queue(), []
+    mq = queue()
+    got = []
     mq.register_handler("orders", got.append)
     assert await mq.produce("orders", 1, message_id="order-1") == "order-1"
     assert await mq.produce("orders", 1, message_id="order-1") == "order-1"
@@ -114,7 +119,8 @@ async def test_second_message_with_the_same_id_changes_nothing(queue: Any) -> No
 
 async def test_ttl_ends_messages_that_have_not_started(queue: Any) -> None:
     clock = ManualClock()
-    mq, got = queue(clock, message_ttl=100), []
+    mq = queue(clock, message_ttl=100)
+    got = []
     mq.register_handler("orders", got.append)
     async with started(mq):
         await mq.app.pause("orders")
@@ -137,7 +143,8 @@ async def test_ttl_ends_messages_that_have_not_started(queue: Any) -> None:
 
 
 async def test_ttl_does_not_affect_a_running_message(queue: Any) -> None:
-    clock, gate = ManualClock(), asyncio.Event()
+    clock = ManualClock()
+    gate = asyncio.Event()
     mq = queue(clock)
 
     @mq.register_handler("orders")
@@ -170,7 +177,8 @@ async def test_ttl_shorter_than_the_delay_is_refused(queue: Any) -> None:
 async def test_retries_come_at_their_times_without_polling(queue: Any) -> None:
     clock = ManualClock()
     begin = clock.now()
-    mq, attempts = queue(clock, delay_fallback_interval=300, max_retries=2, retry_delays=[0.2, 0.4]), []
+    mq = queue(clock, delay_fallback_interval=300, max_retries=2, retry_delays=[0.2, 0.4])
+    attempts = []
 
     @mq.register_handler("orders")
     async def fails(_: object) -> None:
@@ -193,7 +201,8 @@ async def test_retries_come_at_their_times_without_polling(queue: Any) -> None:
 
 
 async def test_retries_come_in_time_on_an_idle_queue(queue: Any) -> None:
-    mq, moments = queue(delay_fallback_interval=300, max_retries=2, retry_delays=[0.2, 0.4]), []
+    mq = queue(delay_fallback_interval=300, max_retries=2, retry_delays=[0.2, 0.4])
+    moments = []
 
     @mq.register_handler("orders")
     async def fails(_: object) -> None:
@@ -208,7 +217,9 @@ async def test_retries_come_in_time_on_an_idle_queue(queue: Any) -> None:
 
 
 async def test_dead_letters_are_listed_and_retried(queue: Any) -> None:
-    mq, broken, got = queue(max_retries=0, retry_delays=[]), True, []
+    mq = queue(max_retries=0, retry_delays=[])
+    broken = True
+    got = []
 
     @mq.register_handler("orders")
     def handle(n: int) -> None:
@@ -237,7 +248,8 @@ async def failed(mq: MessageQueue, count: int) -> bool:
 
 
 async def test_handler_that_exceeds_its_timeout_fails(queue: Any) -> None:
-    clock, begun = ManualClock(), []
+    clock = ManualClock()
+    begun = []
     mq = queue(clock, handler_timeout=30, handler_timeouts={"quick": 2}, max_retries=1, retry_delays=[5])
     for topic in ("slow", "quick"):
 
@@ -247,7 +259,8 @@ async def test_handler_that_exceeds_its_timeout_fails(queue: Any) -> None:
             await asyncio.Event().wait()
 
     async with started(mq):
-        slow, quick = await mq.produce("slow", 1), await mq.produce("quick", 1)
+        slow = await mq.produce("slow", 1)
+        quick = await mq.produce("quick", 1)
         await until(lambda: len(begun) == 2)
         clock.advance(1_999)
         await every_chance()
@@ -332,7 +345,8 @@ async def test_four_processes_share_messages_of_one_millisecond(
     queue: Any, url: str, tmp_path: Path, start: Any
 ) -> None:
     """Each message is handled once, and each process handles at least 15 %. Handlers take a while, so slots decide."""
-    count, workers = scaled(1_000, 20_000), scaled(5, 100)
+    count = scaled(1_000, 20_000)
+    workers = scaled(5, 100)
     files = [tmp_path / f"handled-{n}" for n in range(4)]
     processes = [start(url, file, WORKERS=str(workers), SECONDS="0.05") for file in files]
     async with queue() as mq:

@@ -114,8 +114,11 @@ async def test_delayed_messages_are_on_time_by_the_clock_of_the_server(server: v
 
 async def delays(server: valkey.Server, seed: int) -> tuple[list[float], list[float]]:
     """Lateness in ms of messages, and of bare timers followed by a round trip."""
-    chance, count, longest = random.Random(seed), scaled(150, 500), scaled(1, 2)
-    orders, bare = Orders(server.url, queue_prefix=f"delays{seed}", max_workers=50), list[float]()
+    chance = random.Random(seed)
+    count = scaled(150, 500)
+    longest = scaled(1, 2)
+    orders = Orders(server.url, queue_prefix=f"delays{seed}", max_workers=50)
+    bare = list[float]()
 
     async def measure() -> None:
         async with redis.asyncio.Redis(port=server.port, socket_timeout=None) as client:
@@ -155,7 +158,8 @@ async def test_cut_subscriptions_are_restored_one_per_process(
     count = 0
     async with MessageQueue(server.url) as mq:
         await until(lambda: workers_of(mq, 2))
-        seconds, began = scaled(2, 20), time.monotonic()
+        seconds = scaled(2, 20)
+        began = time.monotonic()
         while time.monotonic() - began < seconds:
             client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
             await mq.produce("burst", count, delay=0.05)
@@ -183,10 +187,12 @@ def subscribed(client: Any, mq: MessageQueue) -> tuple[int, int]:
 async def test_polling_works_without_the_right_to_publish(server: valkey.Server, client: Any) -> None:
     rights = "~onthedot:* &onthedot:* -@all +@read +@write +@scripting +@connection +subscribe +unsubscribe +time +info"
     client.execute_command("ACL", "SETUSER", "mq", "on", ">secret", *rights.split())
-    url, fallback = f"redis://mq:secret@127.0.0.1:{server.port}", 0.5
+    url = f"redis://mq:secret@127.0.0.1:{server.port}"
+    fallback = 0.5
     with redis.Redis.from_url(url) as silent, pytest.raises(NoPermissionError, match="publish"):
         silent.publish("onthedot:x", "y")
-    orders, producer = Orders(url, delay_fallback_interval=fallback), MessageQueue(url)
+    orders = Orders(url, delay_fallback_interval=fallback)
+    producer = MessageQueue(url)
     async with orders.at_work(), producer:
         for n in range(scaled(3, 10)):
             produced_at = time.time()
@@ -233,7 +239,8 @@ async def is_state(mq: MessageQueue, uuid: str, wanted: str) -> bool:
 
 @pytest.mark.long
 async def test_nothing_is_left_after_the_retention_time(server: valkey.Server, client: Any) -> None:
-    clock, count = ManualClock(), scaled(3_000, 100_000)
+    clock = ManualClock()
+    count = scaled(3_000, 100_000)
     orders = Orders(
         f"{server.url}?lease={YEAR}", max_workers=200, batch_size=1000, processing_timeout=YEAR, monitor_interval=86_400
     )
@@ -303,7 +310,9 @@ class Monitor(threading.Thread):
 
 async def test_idle_worker_sends_few_commands(server: valkey.Server, client: Any) -> None:
     """Fewer than 20 commands per minute: heartbeats, polls, monitor and purges. With a driven clock."""
-    clock, orders, minutes = ManualClock(), Orders(server.url), 5
+    clock = ManualClock()
+    orders = Orders(server.url)
+    minutes = 5
     async with orders.at_work(clock) as mq:
         await until(lambda: subscribed(client, mq) == (1, 1))
         await seconds(mq, clock, 60)

@@ -32,7 +32,8 @@ pytestmark = [pytest.mark.fault, pytest.mark.once, pytest.mark.timeout(180)]
 
 AGENT = "worldbuilder"
 REFUSAL = 10.0 if LONG else 1.0  # seconds before, and again after the restart
-SMALL, LARGE = "2000", "200000"  # bytes that the dead-letter topic takes
+SMALL = "2000"
+LARGE = "200000"  # bytes that the dead-letter topic takes
 PROBE = b"probe"
 
 

@@ -52,7 +52,7 @@ class DjangoProject:
         return done.stdout + done.stderr
 
     def evaluate(self, *lines: str) -> Any:
-        """What ``answer`` is after these lines of Python, in a process of its own."""
+        """The value of ``answer`` after these lines of Python, in a process of its own."""
         setup = ("import django, json", "django.setup()", "from expectations import tasks")
         printed = self.run("-c", "\n".join((*setup, *lines, "print(json.dumps(answer))")))
         assert printed.returncode == 0, printed.stderr

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 FEATURES = {"a search": "search", "a button that copies code": "content.code.copy", "dark colours": "slate"}
-"""What every page has, and the text in its HTML that shows it."""
+"""Parts that every page has, and the text in its HTML that shows them."""
 
 
 class Page(HTMLParser):

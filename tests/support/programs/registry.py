@@ -11,7 +11,8 @@ from onthedot import BaseTaskConsumer, Scheduler, Task, TaskConsumerRegistry
 
 
 class Email(BaseTaskConsumer):
-    name, executor = "email", "process"
+    name = "email"
+    executor = "process"
 
     def consume(self, task: Task) -> Any:
         return [task.args, os.getpid()]

@@ -205,7 +205,8 @@ def never_begins() -> None:
 
 
 class Consumer(BaseTaskConsumer):
-    name, executor = "consumer", "process"
+    name = "consumer"
+    executor = "process"
 
     def consume(self, task: Task) -> Any:
         return [task.args, os.getpid()]

@@ -10,12 +10,22 @@ from typing import BinaryIO, NamedTuple
 
 from tests.support.waits import wait_until
 
-METADATA, DESCRIBE_GROUPS, LIST_GROUPS, CREATE_TOPICS, DELETE_TOPICS = 3, 15, 16, 19, 20
-CREATE_ACLS, DELETE_ACLS = 30, 31
-_TOPIC, _LITERAL = b"\2", b"\3"  # of an ACL: what it is for
-_ANY, _ALL, _WRITE = b"\1", b"\2", b"\4"  # operations
-_DENY, _ALLOW = b"\2", b"\3"
-TOPIC_EXISTS, UNKNOWN_TOPIC = 36, 3
+METADATA = 3
+DESCRIBE_GROUPS = 15
+LIST_GROUPS = 16
+CREATE_TOPICS = 19
+DELETE_TOPICS = 20
+CREATE_ACLS = 30
+DELETE_ACLS = 31
+_TOPIC = b"\2"
+_LITERAL = b"\3"  # of an ACL: what it is for
+_ANY = b"\1"
+_ALL = b"\2"
+_WRITE = b"\4"  # operations
+_DENY = b"\2"
+_ALLOW = b"\3"
+TOPIC_EXISTS = 36
+UNKNOWN_TOPIC = 3
 _ANSWER = 10.0  # seconds
 
 

@@ -18,7 +18,8 @@ from tests.support.services.valkey import free_port
 
 PATIENCE = 60.0  # seconds for a broker to start
 PLAIN = "PLAINTEXT"  # the listener of the tests; others are added by name
-USER, PASSWORD = "shop", "secret"  # for a login by SCRAM, which a broker knows from its first start on
+USER = "shop"
+PASSWORD = "secret"  # for a login by SCRAM, which a broker knows from its first start on
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 SETTINGS = {
     "process.roles": "broker,controller", "node.id": "1", "controller.listener.names": "CONTROLLER",

@@ -21,7 +21,8 @@ from tests.support.services import debian, server_guard
 from tests.support.services.postgres import Service
 from tests.support.services.postgres_server import free_port, without_root
 
-DATABASE, ROLE = "pooled", "pooled"
+DATABASE = "pooled"
+ROLE = "pooled"
 PATIENCE = 10.0
 
 

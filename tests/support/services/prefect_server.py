@@ -74,7 +74,7 @@ class PrefectServer:
 
     @property
     def api(self) -> str:
-        """What PREFECT_API_URL is set to."""
+        """The value of PREFECT_API_URL."""
         return f"http://127.0.0.1:{self.port}/api"
 
     def request(self, method: str, path: str, body: object = None) -> tuple[int, Any]:

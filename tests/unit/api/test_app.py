@@ -20,6 +20,7 @@ from onthedot import (
     BaseTaskConsumer,
     DeclarationError,
     DuplicateTask,
+    OnTheDotError,
     Rate,
     StoreRefused,
     Task,
@@ -27,7 +28,7 @@ from onthedot import (
     TaskOptions,
 )
 from onthedot.clock.manual import ManualClock
-from tests.support.waits import LONG, until
+from tests.support.waits import LONG, SOON, until
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -177,7 +178,8 @@ async def test_aliases_are_names_of_the_same_task(app: App, ran: list[Any]) -> N
 
 async def test_a_consumer_in_an_app(app: App, ran: list[Any]) -> None:
     class Email(BaseTaskConsumer):
-        name, concurrent_count = "email", 2
+        name = "email"
+        concurrent_count = 2
 
         async def consume(self, task: Task) -> None:
             ran.append(task.args["to"])
@@ -295,3 +297,23 @@ async def test_task_of_an_unknown_source_fails_and_runs_after_a_retry(
         await handle
         await late.enqueue(2)  # declared after the start, and picked up
         await until(lambda: ran == [1, 2])
+
+
+async def test_error_in_middleware_fails_only_its_task() -> None:
+    app: App[None] = App(store="memory://")
+
+    @app.task
+    async def good() -> int:
+        return 5
+
+    @app.around
+    async def breaks(task: Any, call: Any) -> object:
+        if task.metadata.get("break"):
+            raise LookupError("in the layer")
+        return await call()
+
+    async with app.running():
+        bad = await good.options(metadata={"break": True}).enqueue()
+        with pytest.raises(OnTheDotError, match="in the layer"):
+            await bad.result(timeout=SOON)
+        assert await (await good.enqueue()) == 5

@@ -75,7 +75,11 @@ class Shop:
         @self.app.task(limits=[AtMost(1, by="key")])
         async def keyed(key: Any) -> None: ...
 
-        self.good, self.send, self.loose, self.weighed, self.keyed = good, send, loose, weighed, keyed
+        self.good = good
+        self.send = send
+        self.loose = loose
+        self.weighed = weighed
+        self.keyed = keyed
         good.delay(1)
 
     def task(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -427,23 +431,3 @@ def test_a_record_that_cannot_be_read_fails_alone() -> None:
 
     asyncio.run(main())
     assert shop.ran == [1, 2]
-
-
-async def test_error_in_middleware_fails_only_its_task() -> None:
-    app: App[None] = App(store="memory://")
-
-    @app.task
-    async def good() -> int:
-        return 5
-
-    @app.around
-    async def breaks(task: Any, call: Any) -> object:
-        if task.metadata.get("break"):
-            raise LookupError("in the layer")
-        return await call()
-
-    async with app.running():
-        bad = await good.options(metadata={"break": True}).enqueue()
-        with pytest.raises(OnTheDotError, match="in the layer"):
-            await bad.result(timeout=SOON)
-        assert await (await good.enqueue()) == 5

@@ -125,7 +125,8 @@ async def test_handle_in_async_code_follows_its_task() -> None:
 async def test_handle_by_uuid_decodes_by_the_annotation() -> None:
     async with app.running():
         uuid = (await move.enqueue(Point(0, 0))).uuid
-        typed, plain = move.ahandle(uuid), app.ahandle(uuid)
+        typed = move.ahandle(uuid)
+        plain = app.ahandle(uuid)
         assert (await typed, typed.added) == (Point(1, 1), False)
         assert await plain == {"x": 1, "y": 1}
     assert move.handle(uuid).info() == app.handle(uuid).info() == app.sync.get(uuid)
@@ -192,7 +193,8 @@ async def test_as_completed_follows_the_order_of_the_ends() -> None:
 
 async def test_as_completed_gives_up_after_its_timeout() -> None:
     async with app.running():
-        quick, slow = await move.enqueue(Point(0, 0)), await hang.enqueue()
+        quick = await move.enqueue(Point(0, 0))
+        slow = await hang.enqueue()
         await quick
         ends = as_completed([quick, slow], timeout=0.2)
         assert await anext(ends) is quick

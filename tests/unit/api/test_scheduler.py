@@ -202,7 +202,9 @@ async def test_same_uuid_is_added_once(
     method: str, second: dict[str, Any], warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     fields: dict[str, Any] = {"source": "work", "args": {"n": 1}, "schedule_at": NOON, "uuid": "u-1"}
-    clock, work, other = ManualClock(NOON), Work(), Work(name="other")
+    clock = ManualClock(NOON)
+    work = Work()
+    other = Work(name="other")
     async with running(work, other, clock=clock) as scheduler:
         clock.advance(-1000)
         first = scheduler.add_task(Task(**fields))
@@ -253,7 +255,8 @@ async def test_error_fails_only_its_own_task(
         def consume(self, task: Task) -> None:
             raise error
 
-    failing, work = (Failing if where == "async" else InThread)(), Work()
+    failing = (Failing if where == "async" else InThread)()
+    work = Work()
     async with running(failing, work) as scheduler:
         bad = [scheduler.add_task(Task("failing")) for _ in range(3)]
         good = scheduler.add_task(Task("work", {"n": 1}))
@@ -279,7 +282,8 @@ async def test_task_that_cancels_its_coroutine_does_not_affect_others() -> None:
         if task.args["n"] % 2:
             await asyncio.sleep(0)
 
-    work, other = Work(do=suicide), Work(name="other")
+    work = Work(do=suicide)
+    other = Work(name="other")
     async with running(work, other, concurrency=1) as scheduler:
         for n in range(10):
             scheduler.add_task(Task("work", {"n": n}))
@@ -311,7 +315,8 @@ async def test_failing_log_handler_does_not_stop_tasks() -> None:
 
     logger = logging.getLogger("test_scheduler.broken")
     logger.propagate = False
-    work, other = Work(do=fail), Work(name="other")
+    work = Work(do=fail)
+    other = Work(name="other")
     async with running(work, other, logger=logger, stop_timeout=0) as scheduler:
         logger.addHandler(broken := Broken())
         try:
@@ -345,7 +350,8 @@ async def test_context_variables_stay_in_their_task(
     token = colour.set(outside)
 
     class Painter(BaseTaskConsumer):
-        name, concurrent_count = "painter", 3
+        name = "painter"
+        concurrent_count = 3
 
         async def consume(self, task: Task) -> None:
             seen.append(colour.get())
@@ -355,7 +361,8 @@ async def test_context_variables_stay_in_their_task(
                 assert colour.get() is value
 
     class InThread(BaseTaskConsumer):
-        name, concurrent_count = "painter", 3
+        name = "painter"
+        concurrent_count = 3
 
         def consume(self, task: Task) -> None:
             seen.append(colour.get())

@@ -27,7 +27,8 @@ pytestmark = pytest.mark.usefixtures("own_globals", "no_hidden_trouble")
 
 def count_turns(scheduler: Scheduler) -> list[None]:
     """Grows by one with every turn."""
-    store, turns = scheduler.runtime.store, list[None]()
+    store = scheduler.runtime.store
+    turns = list[None]()
     real = store.turn
 
     async def counted(*args: Any, **keywords: Any) -> Any:
@@ -39,7 +40,8 @@ def count_turns(scheduler: Scheduler) -> list[None]:
 
 
 async def test_an_idle_scheduler_never_wakes() -> None:
-    clock, work = ManualClock(), Work()
+    clock = ManualClock()
+    work = Work()
     scheduler = scheduler_of(work, poll_interval=10)
     with scheduler.runtime.override(replace(scheduler.runtime.config, clock=clock)):
         turns = count_turns(scheduler)
@@ -75,7 +77,8 @@ async def test_a_poll_is_one_turn_for_any_number_of_sources() -> None:
 
 async def test_due_tasks_start_in_the_first_turn() -> None:
     """Though its source had nothing before and was not worth asking."""
-    clock, work = ManualClock(), Work(gated=True)
+    clock = ManualClock()
+    work = Work(gated=True)
     scheduler = scheduler_of(work, poll_interval=10)
     with scheduler.runtime.override(replace(scheduler.runtime.config, clock=clock)):
         turns = count_turns(scheduler)
@@ -92,7 +95,8 @@ async def test_due_tasks_start_in_the_first_turn() -> None:
 
 async def test_an_alarm_is_two_turns_for_any_number_of_sources() -> None:
     """One that makes it ready and tells of it, one that claims it: not one for each that may be meant."""
-    clock, works = ManualClock(), [Work(f"work{number}", gated=True) for number in range(30)]
+    clock = ManualClock()
+    works = [Work(f"work{number}", gated=True) for number in range(30)]
     scheduler = scheduler_of(*works, poll_interval=10, concurrency=2)
     with scheduler.runtime.override(replace(scheduler.runtime.config, clock=clock)):
         turns = count_turns(scheduler)
@@ -110,7 +114,8 @@ async def test_an_alarm_is_two_turns_for_any_number_of_sources() -> None:
 
 async def test_a_full_scheduler_does_not_spin() -> None:
     """All slots taken and more waiting: nothing to do until one is free."""
-    clock, work = ManualClock(), Work(gated=True)
+    clock = ManualClock()
+    work = Work(gated=True)
     scheduler = scheduler_of(work, poll_interval=10)
     with scheduler.runtime.override(replace(scheduler.runtime.config, clock=clock)):
         turns = count_turns(scheduler)
@@ -132,7 +137,8 @@ async def test_a_full_scheduler_does_not_spin() -> None:
 
 
 async def test_lost_hint_delays_by_one_poll_interval() -> None:
-    clock, work = ManualClock(), Work()
+    clock = ManualClock()
+    work = Work()
     async with running(work, clock=clock, poll_interval=10) as scheduler:
         await every_chance()
         worker = scheduler.runtime.worker

@@ -1,4 +1,4 @@
-"""What ``app.get`` and ``handle.info`` return about a task: its result, how long it ran, and all of it as JSON."""
+"""The answer of ``app.get`` and ``handle.info`` about a task: its result, how long it ran, and all of it as JSON."""
 
 from __future__ import annotations
 
@@ -59,7 +59,11 @@ class Shop:
         async def flaky() -> None:
             raise OSError("no route")
 
-        self.bill, self.nothing, self.opaque, self.brief, self.refuse = bill, nothing, opaque, brief, refuse
+        self.bill = bill
+        self.nothing = nothing
+        self.opaque = opaque
+        self.brief = brief
+        self.refuse = refuse
         self.flaky = flaky
 
 

@@ -21,7 +21,9 @@ def plain(key: str, cost: int = 1) -> None: ...
 
 def test_unique_keep(app: App) -> None:
     task = app.task(unique="{key}")(plain)
-    first, second, other = task.delay("x"), task.delay("x", 2), task.delay("y")
+    first = task.delay("x")
+    second = task.delay("x", 2)
+    other = task.delay("y")
     assert (first.added, second.added, other.added) == (True, False, True)
     assert second.uuid == first.uuid != other.uuid
     assert first.info().args == {"key": "x"}
@@ -36,7 +38,8 @@ def test_unique_by_all_arguments_defaults_included(app: App, unique: Any, same: 
 
 
 def test_unique_replace_debounces(app: App, clock: ManualClock) -> None:
-    task, begin = app.task(unique="{key}", on_conflict="replace")(plain), clock.moment()
+    task = app.task(unique="{key}", on_conflict="replace")(plain)
+    begin = clock.moment()
     first = task.options(after=10).delay("x", 1)
     clock.advance(5_000)
     second = task.options(after=10).delay("x", 2)
@@ -98,7 +101,8 @@ async def test_task_expires_although_no_slot_is_free(clock: ManualClock, caplog:
 
     with app.override(clock=clock):
         async with app.running():
-            running, waiting = await sit.enqueue(), await sit.enqueue()
+            running = await sit.enqueue()
+            waiting = await sit.enqueue()
             later = await sit.options(after=30).enqueue()  # expires 60 s after that
             short = await sit.options(expires=10).enqueue()
             await began.wait()

@@ -30,7 +30,8 @@ def as_json(shop: Shop, uuid: str) -> dict[str, Any]:
 
 
 def test_explain_prints_reasons_and_holders(shop: Shop) -> None:
-    first, second = shop.add("greet", name="ann"), shop.add("greet", after=3600, name="bob")
+    first = shop.add("greet", name="ann")
+    second = shop.add("greet", after=3600, name="bob")
     shop.app.sync.pause("greet", reason="deploy \x1b[31mnow")
     head, empty, *rows = explained(shop, second[:-3]).splitlines()
     assert (head, empty) == (f"{second}  greet  scheduled", "")

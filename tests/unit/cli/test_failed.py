@@ -20,11 +20,13 @@ from tests.unit.operations.error_corpus import errors
 
 async def failed(path: Path, found: list[TaskFailure]) -> None:
     """Store failed tasks as a worker would."""
-    store, number = SqliteStore(path, name="shop"), 0
+    store = SqliteStore(path, name="shop")
+    number = 0
     await store.open()
     await store.heartbeat("me", b"", 10**9)
     for first in range(0, len(found), 1000):
-        some, number = found[first : first + 1000], number + 1
+        some = found[first : first + 1000]
+        number = number + 1
         await store.add([NewTask(f"t{first + place}", "import", encode_untyped({})) for place in range(len(some))])
         turn = await store.turn("me", [], ClaimRequest(number, [SlotPool(1000, {"import": 1000})]))
         assert turn.claim is not None

@@ -24,7 +24,8 @@ from tests.unit.cli.conftest import Console, as_nobody, common_start
 
 
 def test_task_list_prints_plain_columns_in_a_pipe(console: Console) -> None:
-    first, second = console.add("greet", name="ann"), console.add("greet", name="bob\x1b[31m\nx")
+    first = console.add("greet", name="ann")
+    second = console.add("greet", name="bob\x1b[31m\nx")
     head, *rows = console.do("task", "list").splitlines()
     assert head.split() == ["ID", "STATE", "SOURCE", "ADDED", "TOOK"]
     assert [row.split()[:3] for row in rows] == [[uuid[-10:], "ready", "greet"] for uuid in (second, first)]
@@ -70,7 +71,8 @@ def test_task_list_is_sorted(console: Console) -> None:
         time.sleep(seconds)
 
     console.app.task(name="nap")(nap)
-    slow, quick = console.add("nap", seconds=0.1), console.add("nap", seconds=0)
+    slow = console.add("nap", seconds=0.1)
+    quick = console.add("nap", seconds=0)
     console.work(slow, quick)
     later = console.app.named("greet").options(after=7200).delay(name="later").uuid
     sooner = console.app.named("greet").options(after=3600).delay(name="sooner").uuid
@@ -112,7 +114,8 @@ def test_task_show_refuses_missing_and_ambiguous_uuids(console: Console) -> None
 
 
 def test_tasks_are_cancelled_and_retried_by_uuid(console: Console) -> None:
-    first, second = console.add("greet", name="ann"), console.add("greet", name="bob")
+    first = console.add("greet", name="ann")
+    second = console.add("greet", name="bob")
     assert console.do("task", "cancel", first, second) == "cancelled 2 of 2\n"
     assert (console.state(first), console.state(second)) == ("cancelled", "cancelled")
     assert "none was cancelled" in console.do("task", "cancel", first, code=1)

@@ -143,7 +143,8 @@ def test_show_prints_the_result_and_earlier_errors(console: Console) -> None:
 def test_show_prints_why_there_is_no_result(console: Console) -> None:
     console.app.task(name="odd")(lambda: object())
     console.app.task(name="brief", keep=timedelta(days=1))(lambda: None)
-    odd, brief = console.add("odd"), console.add("brief")
+    odd = console.add("odd")
+    brief = console.add("brief")
     console.work(odd, brief)
     assert "succeeded, but its result could not be stored" in console.do("task", "show", odd)
     statuses = [console.json("task", "show", uuid)["result_status"] for uuid in (odd, brief)]

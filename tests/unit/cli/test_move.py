@@ -54,7 +54,8 @@ def test_move_takes_pending_tasks_to_the_target(two: Two) -> None:
     assert two.move().splitlines()[-1] == f"moved 3 tasks, 0 schedules, 1 limit to {two.urls[1]}"
     assert two.states(two.other, uuids) == {"scheduled"}
     assert two.states(two.one, uuids) == {"cancelled"}
-    here, there = two.one.sync.get(uuids[0]), two.other.sync.get(uuids[0])
+    here = two.one.sync.get(uuids[0])
+    there = two.other.sync.get(uuids[0])
     assert here.reason == f"moved to {two.urls[1]}"
     assert (there.args, there.schedule_at, there.added_at) == (here.args, here.schedule_at, here.added_at)
     with pytest.raises(TaskCancelled, match="moved to"):
@@ -110,7 +111,8 @@ def test_move_prints_json(two: Two) -> None:
 
 
 def test_unique_key_taken_in_the_target_is_exit_code_1(two: Two) -> None:
-    (mine,), (theirs,) = two.add(1, unique="k"), two.add(1, two.other, unique="k")
+    (mine,) = two.add(1, unique="k")
+    (theirs,) = two.add(1, two.other, unique="k")
     assert f"task {mine} stays: its unique key is that of {theirs} there" in two.move(code=1)
 
 

@@ -175,7 +175,8 @@ def test_burst_runs_due_tasks_and_stops(shop: Shop) -> None:
 
 
 def test_burst_does_not_wait_for_paused_sources(shop: Shop) -> None:
-    leased, free = shop.add("greet", name="ann"), shop.add("email.send", to="ann")
+    leased = shop.add("greet", name="ann")
+    free = shop.add("email.send", to="ann")
     shop.app.sync.pause("greet")
     assert shop.worker("--burst").ended(10) == 0
     assert (shop.state(leased), shop.state(free)) == ("ready", "succeeded")
@@ -186,7 +187,8 @@ def test_burst_without_tasks_stops_at_once(shop: Shop) -> None:
 
 
 def test_only_runs_some_sources(shop: Shop) -> None:
-    mail, other = shop.add("email.send", to="ann"), shop.add("greet", name="ann")
+    mail = shop.add("email.send", to="ann")
+    other = shop.add("greet", name="ann")
     worker = shop.worker("--only", "email.*", "--burst")
     assert worker.ended() == 0
     assert "shop.db · 1 task\n" in worker.text
@@ -195,7 +197,8 @@ def test_only_runs_some_sources(shop: Shop) -> None:
 
 def test_concurrency_limits_tasks_per_process(shop: Shop) -> None:
     shop.worker("-c", "1")
-    first, second = shop.nap("a"), shop.nap("b")
+    first = shop.nap("a")
+    second = shop.nap("b")
     wait_until(lambda: shop.notes() == ["begin a"])
     assert [shop.state(first), shop.state(second)] == ["running", "ready"]
     shop.go()

@@ -25,7 +25,8 @@ class Slow(MemoryStore):
         self.asked: list[asyncio.Event] = []
 
     async def tally(self) -> Mapping[Any, int]:
-        seen, go = await super().tally(), asyncio.Event()
+        seen = await super().tally()
+        go = asyncio.Event()
         self.asked.append(go)
         await go.wait()
         return seen
@@ -52,7 +53,8 @@ async def add(store: Slow, kept: StatusCounts, *tasks: NewTask) -> None:
 
 async def look(store: Slow, kept: StatusCounts) -> asyncio.Task[StatusSnapshot]:
     """One that is under way."""
-    before, looking = len(store.asked), asyncio.ensure_future(kept.refresh(store))
+    before = len(store.asked)
+    looking = asyncio.ensure_future(kept.refresh(store))
     await until(lambda: len(store.asked) > before)
     return looking
 

@@ -84,7 +84,8 @@ async def test_limits_of_the_operator_survive_a_change_of_code(store: str) -> No
 
 
 async def test_limits_of_another_app_are_not_touched(store: str) -> None:
-    first, second = App("one", store=store), App("two", store=store)
+    first = App("one", store=store)
+    second = App("two", store=store)
     first.task(concurrency=2)(_nothing)
     second.task(_nothing)
     async with first.running(), second.running():
@@ -125,7 +126,8 @@ LANES: Sequence[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("options", "lane"), LANES)
 async def test_remote_task_takes_the_lane_of_its_code(store: str, options: dict[str, Any], lane: str) -> None:
     crowd = Crowd()
-    app, elsewhere = app_with(store, crowd, **options), App("shop", store=store)
+    app = app_with(store, crowd, **options)
+    elsewhere = App("shop", store=store)
     async with app.running(), elsewhere:
         one = [await elsewhere.named("work").enqueue(key="x") for _ in range(2)]
         one += await elsewhere.named("work").enqueue_many([{"key": "x"}] * 2)
@@ -139,7 +141,8 @@ async def test_remote_task_takes_the_lane_of_its_code(store: str, options: dict[
 
 
 async def test_remote_task_has_the_cost_and_defaults_of_its_code(store: str) -> None:
-    app, elsewhere = App("shop", store=store), App("shop", store=store)
+    app = App("shop", store=store)
+    elsewhere = App("shop", store=store)
 
     @app.task(limits=[Rate("10/s", name="api", by="customer", burst=20, cost="tokens")])
     async def ask(question: str, customer: str = "no/body", tokens: int = 7) -> None: ...
@@ -164,7 +167,8 @@ async def test_task_of_a_remote_consumer_takes_its_lane(store: str) -> None:
 
         async def consume(self, task: Task) -> None: ...
 
-    there, here = Scheduler(store=store, registry=registry_of(Email())), Scheduler(store=store, registry=registry_of())
+    there = Scheduler(store=store, registry=registry_of(Email()))
+    here = Scheduler(store=store, registry=registry_of())
     await there.start()
     handle = await here.add(Task("email", {"to": "ann"}))
     await there.stop()

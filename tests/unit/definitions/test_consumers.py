@@ -9,7 +9,7 @@ import logging
 import weakref
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -94,7 +94,9 @@ def test_registry_refuses_what_is_no_consumer(
 
 
 def test_registries_have_separate_consumers() -> None:
-    mine, email, sms = TaskConsumerRegistry(), Email(), Sms()
+    mine = TaskConsumerRegistry()
+    email = Email()
+    sms = Sms()
     TaskConsumerRegistry.register(email)
     mine.register(sms)
     assert (TaskConsumerRegistry.sources, mine.sources) == ({"email": email}, {"sms": sms})
@@ -103,7 +105,8 @@ def test_registries_have_separate_consumers() -> None:
 
 
 def test_unregister_and_clear() -> None:
-    registry, email = TaskConsumerRegistry(), Email()
+    registry = TaskConsumerRegistry()
+    email = Email()
     registry.register(email)
     registry.register(email)  # the same once more is no other
     registry.register(Sms())
@@ -123,7 +126,8 @@ def test_registry_does_not_keep_a_scheduler_alive() -> None:
 
 
 async def test_consumers_can_be_added_and_removed_while_running() -> None:
-    email, later = Email(), Sms()
+    email = Email()
+    later = Sms()
     async with running(email, poll_interval=3600) as scheduler:
         await until(lambda: scheduler.runtime.worker.idle.is_set())
         scheduler.registry.register(later)
@@ -155,7 +159,9 @@ async def test_task_runs_if_its_consumer_is_registered_right_after_it() -> None:
 
 async def test_consumer_registered_later_brings_its_limits() -> None:
     class Slow(Email):
-        name, concurrent_count, concurrency = "slow", 5, 1
+        name = "slow"
+        concurrent_count = 5
+        concurrency = 1
 
     slow = Slow(gated=True)
     async with running() as scheduler:
@@ -226,7 +232,8 @@ async def test_concurrent_count_is_read_at_each_claim() -> None:
 
 
 async def test_full_source_does_not_delay_another_source() -> None:
-    email, sms = Email(gated=True), Sms()
+    email = Email(gated=True)
+    sms = Sms()
     async with running(email, sms) as scheduler:
         for _ in range(100):
             scheduler.add_task(Task("email"))
@@ -256,7 +263,8 @@ async def test_produce_can_check_arguments_and_set_the_time() -> None:
                 raise ValueError("to whom?")
             return Task(self.name, args, clock.moment() + timedelta(seconds=1))
 
-    clock, later = ManualClock(), Later()
+    clock = ManualClock()
+    later = Later()
     with pytest.raises(ValueError, match="to whom"):
         later.produce()
     async with running(later, clock=clock) as scheduler:
@@ -308,7 +316,10 @@ async def test_coroutine_returned_by_a_plain_consume_is_awaited(kind: type[Email
 
 async def test_the_options_of_a_task_are_class_attributes() -> None:
     class Stubborn(Email):
-        max_retries, backoff, tags, priority = 2, [0], ("eu",), "high"
+        max_retries = 2
+        backoff: ClassVar = [0]
+        tags = ("eu",)
+        priority = "high"
 
         async def consume(self, task: Task) -> Any:
             self.started.append(task)
@@ -364,7 +375,8 @@ async def test_executor_thread_of_an_async_consume_is_refused() -> None:
 )
 def test_executor_async_of_a_plain_consume_is_refused(register: Any) -> None:
     class Plain(BaseTaskConsumer):
-        name, executor = "plain", "async"
+        name = "plain"
+        executor = "async"
 
         def consume(self, task: Task) -> None:
             raise AssertionError
@@ -375,12 +387,14 @@ def test_executor_async_of_a_plain_consume_is_refused(register: Any) -> None:
 
 
 class Ticking(Email):
-    name, schedule = "tick", IntervalSchedule(60, args={"n": 1})
+    name = "tick"
+    schedule = IntervalSchedule(60, args={"n": 1})
 
 
 @pytest.mark.parametrize("owner", ["scheduler", "app"])
 async def test_consumer_can_have_a_schedule(owner: str) -> None:
-    clock, tick = ManualClock(), Ticking()
+    clock = ManualClock()
+    tick = Ticking()
     if owner == "app":
         app = App(store="memory://")
         app.register(tick)
@@ -411,7 +425,8 @@ async def test_consume_gets_its_own_copy_of_the_task() -> None:
             task.args["list"].append(4)
             await super().consume(task)
 
-    greedy, given = Greedy(), {"list": [1, 2, 3]}
+    greedy = Greedy()
+    given = {"list": [1, 2, 3]}
     async with running(greedy) as scheduler:
         scheduler.add_task(Task("email", given))
         given["list"].clear()  # stored when add_task returned

@@ -39,7 +39,8 @@ def record_of(app: App, handle: TaskHandle[Any]) -> Record:
 
 async def test_call_option_none_removes_expiry(app: App, clock: ManualClock) -> None:
     task = app.task(expires=5)(plain)
-    forever, soon = task.options(expires=None).delay("a"), task.delay("a")
+    forever = task.options(expires=None).delay("a")
+    soon = task.delay("a")
     clock.advance(6_000)
     async with app.running():
         await until(lambda: soon.done() and forever.done())
@@ -148,7 +149,8 @@ def test_wrong_filter_is_refused_and_none_is_no_filter(app: App) -> None:
 
 
 def test_max_pending_of_a_source_is_not_exceeded(app: App) -> None:
-    task, other = app.task(max_pending=3)(plain), app.task(name="other")(plain)
+    task = app.task(max_pending=3)(plain)
+    other = app.task(name="other")(plain)
     task.delay("a")
     task.options(after=3600).delay("b")  # waits, too
     with pytest.raises(StoreFull, match=r"plain: 2 tasks wait already and max_pending is 3: none of 2 was added"):
@@ -172,7 +174,8 @@ async def test_running_tasks_do_not_count_as_pending(app: App) -> None:
 async def test_max_pending_of_an_app_and_of_its_defaults(clock: ManualClock) -> None:
     app = App("bounded", store="memory://", max_pending=4, defaults={"max_pending": 3})
     with app.override(clock=clock):
-        task, free = app.task(plain), app.task(name="free", max_pending=None)(plain)
+        task = app.task(plain)
+        free = app.task(name="free", max_pending=None)(plain)
         task.delay_many([{"key": "a"}] * 3)
         with pytest.raises(StoreFull, match="plain: "):
             task.delay("b")
@@ -250,7 +253,8 @@ async def test_ended_tasks_are_kept_as_long_as_the_options_say(
 
     stopped = work.delay(False)
     stopped.cancel()
-    good, bad = work.delay(False), work.delay(True)
+    good = work.delay(False)
+    bad = work.delay(True)
     async with app.running():
         await until(lambda: good.done() and bad.done())
     for handle, keep in ((stopped, kept[0]), (good, kept[0]), (bad, kept[1])):
@@ -277,7 +281,8 @@ async def test_retention_of_zero_keeps_nothing(app: App) -> None:
 
 async def test_max_kept_holds_while_a_worker_runs(clock: ManualClock) -> None:
     """A tenth of a second a task: 600 of them between one purge and the next."""
-    app, most = App("busy", store="memory://", concurrency=2, max_kept=50), [0]
+    app = App("busy", store="memory://", concurrency=2, max_kept=50)
+    most = [0]
 
     @app.task
     async def work() -> None:

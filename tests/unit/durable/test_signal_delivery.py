@@ -254,7 +254,7 @@ async def test_payload_of_another_type_is_passed_over(app: App, caplog: pytest.L
 
 
 def test_payload_that_another_type_reads_is_not_lost() -> None:
-    """What was passed over was not taken, so code with another type gets it."""
+    """A signal that was passed over was not taken, so code with another type gets it."""
     app = App("shop")
     kinds: list[type] = [Approval]
 

@@ -34,7 +34,8 @@ def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[tuple[str, str]
     ]
 
 
-STARTED, STOPPED = ("INFO", "Scheduler started"), ("INFO", "Scheduler stopped")
+STARTED = ("INFO", "Scheduler started")
+STOPPED = ("INFO", "Scheduler stopped")
 
 
 # -- start
@@ -70,8 +71,10 @@ async def test_second_start_has_no_effect_and_warns(lines: Callable[[], list[tup
 
 
 async def test_stop_during_start_waits_for_the_start(lines: Callable[[], list[tuple[str, str]]]) -> None:
-    scheduler, entered = scheduler_of(Work()), asyncio.Event()
-    leased, go = hold(scheduler.runtime.store, "heartbeat"), asyncio.Event()
+    scheduler = scheduler_of(Work())
+    entered = asyncio.Event()
+    leased = hold(scheduler.runtime.store, "heartbeat")
+    go = asyncio.Event()
     leased.append(lambda: (entered.set(), go.wait())[1])
     first = asyncio.ensure_future(scheduler.start())
     await entered.wait()
@@ -121,7 +124,8 @@ async def test_failed_start_can_be_repeated(verb: str, lines: Callable[[], list[
 
 
 async def test_cancelled_start_leaves_stopped() -> None:
-    scheduler, never = scheduler_of(Work()), asyncio.Event()
+    scheduler = scheduler_of(Work())
+    never = asyncio.Event()
     hold(scheduler.runtime.store, "heartbeat").append(never.wait)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(scheduler.start(), 0.01)
@@ -206,7 +210,8 @@ async def test_running_tasks_are_requeued_uncounted_after_the_stop_timeout() -> 
 
 
 async def test_thread_that_does_not_return_does_not_delay_a_stop_with_timeout() -> None:
-    gate, inside = threading.Event(), threading.Event()
+    gate = threading.Event()
+    inside = threading.Event()
 
     class Stuck(BaseTaskConsumer):
         name = "stuck"

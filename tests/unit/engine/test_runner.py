@@ -56,7 +56,8 @@ async def play(clock: ManualClock, handle: AsyncTaskHandle[Any], runs: list[Any]
         info = await handle.info()
         if info.state.ended:
             return pauses
-        so_far, pause = len(runs), info.schedule_at - clock.moment()
+        so_far = len(runs)
+        pause = info.schedule_at - clock.moment()
         pauses.append(pause.total_seconds())
         clock.advance(pause / timedelta(milliseconds=1) - 1)
         await every_chance()

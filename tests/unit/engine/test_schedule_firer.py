@@ -21,7 +21,8 @@ from tests.support.waits import every_chance, until
 
 async def test_schedule_fires_on_its_grid(app: App, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    begin, nominal = clock.moment(), list[datetime]()
+    begin = clock.moment()
+    nominal = list[datetime]()
 
     @app.schedule(schedule=IntervalSchedule(interval=5))
     async def tick() -> None:
@@ -106,7 +107,10 @@ async def test_overlapping_windows_follow_the_rule(
     app: App, clock: ManualClock, caplog: pytest.LogCaptureFixture, overlap: Any, at_once: int, windows: list[int]
 ) -> None:
     caplog.set_level(logging.INFO)
-    begin, gate, inside, most = clock.moment(), asyncio.Event(), 0, 0
+    begin = clock.moment()
+    gate = asyncio.Event()
+    inside = 0
+    most = 0
     began: list[datetime] = []
 
     @app.schedule(schedule=IntervalSchedule(interval=5, overlap=overlap))
@@ -165,7 +169,8 @@ def test_queued_schedule_uses_the_only_lane_of_a_task(app: App) -> None:
 
 async def test_queue_of_a_schedule_does_not_limit_other_tasks(app: App, clock: ManualClock) -> None:
     """Tasks added by hand neither wait for the queue nor delay it; other limits of the source hold."""
-    gate, inside = asyncio.Event(), 0
+    gate = asyncio.Event()
+    inside = 0
 
     @app.task(schedule=QUEUED, concurrency=3)
     async def work() -> None:
@@ -197,7 +202,8 @@ async def test_queue_of_a_schedule_does_not_limit_other_tasks(app: App, clock: M
 async def test_missed_windows_follow_catch_up(
     clock: ManualClock, caplog: pytest.LogCaptureFixture, catch_up: Any, ran: list[int], count: str
 ) -> None:
-    begin, nominal = clock.moment(), list[datetime]()
+    begin = clock.moment()
+    nominal = list[datetime]()
     app = App("shop", store="memory://", stop_timeout=0)
     schedule = IntervalSchedule(interval=60, catch_up=catch_up, grace=10, overlap="allow")
 

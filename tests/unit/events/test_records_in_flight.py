@@ -1,4 +1,4 @@
-"""What a subscription has received: bounded, in order per key, and committed up to the first open record."""
+"""Records that a subscription has received: bounded, in order per key, and committed up to the first open record."""
 
 from __future__ import annotations
 

@@ -133,7 +133,8 @@ def test_graph_runs_each_call_once(app: App, tasks: Tasks) -> None:
 
     with app.background():
         raw = read.s(1)
-        left, right = tasks.increment.s(raw.result), tasks.increment.s(raw.result)
+        left = tasks.increment.s(raw.result)
+        right = tasks.increment.s(raw.result)
         assert tasks.merge.s(left.result, right.result, note="!").delay().result(timeout=SOON) == "2/2!"
     assert runs == [1]
 

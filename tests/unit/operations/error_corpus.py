@@ -79,7 +79,8 @@ class Draw:
 
 
 def refused(draw: Draw) -> TaskFailure:
-    host, object_at = draw.ip(), f"<urllib3.connection.HTTPSConnection object at 0x{draw.hexes()}>"
+    host = draw.ip()
+    object_at = f"<urllib3.connection.HTTPSConnection object at 0x{draw.hexes()}>"
     return TaskFailure(
         "requests.exceptions.ConnectionError",
         f"HTTPSConnectionPool(host='{host}', port={draw.number()}): Max retries exceeded with url: /v1/{draw.id()}"

@@ -73,13 +73,16 @@ class Watched:
     """A store that kills its caller at a call: before the call, or before its answer."""
 
     def __init__(self, store: Store, side: str, life: Life) -> None:
-        self._store, self._side, self._life = store, side, life
+        self._store = store
+        self._side = side
+        self._life = life
 
     def __getattr__(self, verb: str) -> Any:
         method = getattr(self._store, verb)  # it has no more abilities than its store
 
         async def call(*args: Any) -> Any:
-            life, name = self._life, f"{self._side}.{verb}"
+            life = self._life
+            name = f"{self._side}.{verb}"
             life.calls += 1
             if life.meanwhile is not None:
                 await life.meanwhile()
@@ -95,7 +98,9 @@ class World:
     """Two stores, a worker on each, and the tasks that these have run."""
 
     def __init__(self, clock: ManualClock, source: Store, target: Store) -> None:
-        self.clock, self.source, self.target = clock, source, target
+        self.clock = clock
+        self.source = source
+        self.target = target
         self.workers = [Worker(source, "source"), Worker(target, "target")]
         self.ran: Counter[str] = Counter()
         self.where: dict[str, str] = {}
@@ -156,7 +161,8 @@ async def world(direction: str, folder: Path) -> AsyncIterator[World]:
 
 async def fill(made: World) -> list[str]:
     """Add tasks of every kind: ready, scheduled, with a lane, with a unique key, retried."""
-    store, worker = made.source, made.workers[0]
+    store = made.source
+    worker = made.workers[0]
     await limit(store, "a/k", cap=1)
     now = int(made.clock.now())
     await store.put_schedules([Schedule("tick", b"{}", "", now + WINDOW)])

@@ -56,7 +56,8 @@ def exercised(request: pytest.FixtureRequest) -> None:
     """Run each test in an open store, and check the consistency of the store afterwards."""
     if "store" not in request.fixturenames:
         return
-    test, store = request.node.obj, request.getfixturevalue("store")
+    test = request.node.obj
+    store = request.getfixturevalue("store")
 
     @wraps(test)
     async def wrapped(**arguments: Any) -> None:

@@ -32,7 +32,8 @@ async def test_app_explains_a_task(shop: App) -> None:
         await go.wait()
 
     async with shop.running():
-        first, second = await nap.enqueue(), await nap.enqueue()
+        first = await nap.enqueue()
+        second = await nap.enqueue()
         await until(lambda: reason_of(shop, first.uuid, "running"))
         found = await shop.explain(second.uuid)
         assert (found.reason, [holder.uuid for holder in found.by]) == ("source_limit", [first.uuid])

@@ -77,7 +77,8 @@ class Elsewhere(MemoryStore):
 
 async def test_vitals_are_read_from_a_store() -> None:
     clock = ManualClock()
-    store, start = MemoryStore(clock), int(clock.now())
+    store = MemoryStore(clock)
+    start = int(clock.now())
     worker = Worker(store, "w1")
     await store.heartbeat("w1", b'{"sources": ["a"], "concurrency": {"async": 1}}', 1_000_000)
     await add(store, task("a"), task("b", after=1_000), task("b", after=5_000), task("c", after=100_000))
@@ -93,7 +94,8 @@ async def test_vitals_are_read_from_a_store() -> None:
 async def test_oldest_ready_task_is_found_among_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "PAGE", 2)
     clock = ManualClock()
-    store, start = MemoryStore(clock), int(clock.now())
+    store = MemoryStore(clock)
+    start = int(clock.now())
     for _ in range(10):
         await add(store, task("b"))
         clock.advance(1_000)

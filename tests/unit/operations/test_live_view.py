@@ -18,7 +18,8 @@ class Shop:
     """A store in which tasks run, and another connection to it for the view."""
 
     def __init__(self, path: Path) -> None:
-        self.store, self.other = SqliteStore(path), SqliteStore(path)
+        self.store = SqliteStore(path)
+        self.other = SqliteStore(path)
         self.numbers = 0
 
     async def open(self) -> LiveView:
@@ -75,7 +76,8 @@ async def test_snapshot_has_rates_sources_workers_and_failures(tmp_path: Path) -
 async def test_tallies_are_not_read_for_every_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shop = Shop(tmp_path / "t.db")
     watch = await shop.open()
-    requests, tally = 0, shop.other.tally
+    requests = 0
+    tally = shop.other.tally
 
     async def counting() -> object:
         nonlocal requests

@@ -67,7 +67,8 @@ async def test_two_opposite_moves_at_a_time_lose_nothing(tmp_path: Path) -> None
     """One move runs completely between two calls of the other."""
     for number in range(1, 40):
         async with world("memory-memory", tmp_path) as made:
-            uuids, life = await fill(made), Life()
+            uuids = await fill(made)
+            life = Life()
 
             async def against(life: Life = life, number: int = number, made: World = made) -> None:
                 if life.calls == number:

@@ -28,7 +28,9 @@ async def test_moved_task_keeps_its_history_and_order(direction: str, tmp_path: 
         moved = await made.move()
         assert (moved.tasks, moved.schedules, moved.running, moved.stopped) == (15, ["tick"], 0, False)
         for uuid in uuids:
-            here, there, was = await look(made.source, uuid), await look(made.target, uuid), before[uuid]
+            here = await look(made.source, uuid)
+            there = await look(made.target, uuid)
+            was = before[uuid]
             assert here.state == "cancelled"
             assert b"moved to there" in (here.history.error or b"")
             assert there == replace(was, seq=there.seq, state=there.state, history=there.history)
@@ -120,7 +122,8 @@ async def test_cancel_during_a_move_is_kept(tmp_path: Path) -> None:
 
 async def test_store_is_not_moved_to_itself(tmp_path: Path) -> None:
     clock = ManualClock()
-    one, alias = SqliteStore(tmp_path / "a.db", clock), SqliteStore(tmp_path / "a.db", clock)
+    one = SqliteStore(tmp_path / "a.db", clock)
+    alias = SqliteStore(tmp_path / "a.db", clock)
     await one.open()
     await alias.open()
     try:

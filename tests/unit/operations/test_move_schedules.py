@@ -109,7 +109,8 @@ async def test_schedule_that_never_fires_again_is_moved_once() -> None:
 @pytest.mark.parametrize("to", ["memory", "sqlite"])
 async def test_declared_schedule_fires_in_the_store_it_was_moved_to(to: str, tmp_path: Path) -> None:
     """With the engine: workers with the same code on both stores, before and after the move."""
-    clock, fired = ManualClock(), list[tuple[str, float]]()
+    clock = ManualClock()
+    fired = list[tuple[str, float]]()
     begin = clock.now()
     apps: list[App] = []
     for name, url in (

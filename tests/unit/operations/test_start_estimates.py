@@ -45,7 +45,9 @@ class Run:
         await self.store.heartbeat("w1", msgspec.json.encode({"sources": ["a"]}), LEASE)
         for name, fields in self.limits.items():
             await limit(self.store, name, **fields)
-        self.number, self.waiting, self.ends = 0, list[str](), list[tuple[float, str]]()
+        self.number = 0
+        self.waiting = list[str]()
+        self.ends = list[tuple[float, str]]()
         for _ in range(self.backlog):
             await self.add()
         while len(self.guesses) < self.tasks or not self.guesses.keys() <= self.starts.keys():

@@ -82,14 +82,19 @@ async def test_short_page_has_a_cursor_that_finds_the_rest(app: App, monkeypatch
     monkeypatch.setattr(task_queries, "BATCH", 10)
     send = app.named("send")
     handles = await app.enqueue_many([send.s(number=number, even=number % 2 == 0) for number in range(100)])
-    looked, cursor, seen = 0, None, list[str]()
+    looked = 0
+    cursor = None
+    seen = list[str]()
     while True:
         page = await app.find(where={"number": "17"}, cursor=cursor)
-        looked, cursor, seen = looked + 1, page.cursor, seen + [info.uuid for info in page]
+        looked = looked + 1
+        cursor = page.cursor
+        seen = seen + [info.uuid for info in page]
         if cursor is None:
             break
     assert (seen, looked) == ([handles[17].uuid], 5)
-    cursor, pages = None, list[list[str]]()
+    cursor = None
+    pages = list[list[str]]()
     while True:
         page = await app.find(where={"even": True}, limit=3, cursor=cursor)
         pages.append([info.uuid for info in page])

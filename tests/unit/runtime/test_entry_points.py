@@ -121,7 +121,10 @@ async def test_blocking_call_in_a_running_loop_names_the_async_one() -> None:
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_run_returns_after_a_signal(sent: signal.Signals) -> None:
     app, double = app_of()
-    handle, mine = double.delay(3), lambda *_: None
+    handle = double.delay(3)
+
+    def mine(*_: object) -> None: ...
+
     before = signal.signal(sent, mine)
 
     def send() -> None:

@@ -1,4 +1,4 @@
-"""What stores do differently, seen by trying it: the table of docs/stores.md is what this prints.
+"""Differences between stores, found by trying them: this prints the table of docs/stores.md.
 
 python -m tests.unit.stores.differences
 """
@@ -60,7 +60,7 @@ async def shared(tried: Tried) -> str:
 
 @row("a task of a source that no worker here knows")
 async def unknown(tried: Tried) -> str:
-    """What a worker makes of it; a shared store is looked at after a task that was added later has run."""
+    """A worker's answer to it; a shared store is read after a task that was added later has run."""
 
     @tried.app.task
     async def known() -> None: ...

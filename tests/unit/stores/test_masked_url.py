@@ -39,7 +39,7 @@ MALFORMED = {
 
 
 def outcome_of(url: str) -> str:
-    """What is raised for it, with the chain of causes that a log would show."""
+    """The error that is raised for it, with the chain of causes that a log would show."""
     shown: list[str] = []
 
     async def connected() -> None:

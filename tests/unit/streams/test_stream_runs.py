@@ -32,7 +32,8 @@ async def test_new_run_begins_the_stream_again(app: App) -> None:
     async with app.running():
         handle = await numbers.enqueue()
         items = handle.items()
-        first, second = await anext(items), await anext(items)
+        first = await anext(items)
+        second = await anext(items)
         assert [first[1], second[1]] == [10, 11]
         waiting = aiter(handle)
         assert await anext(waiting) == 10

@@ -113,7 +113,8 @@ async def test_endless_task_is_a_timeout_error(app: App, test: TestApp) -> None:
     async def hang(url: str) -> None:
         await asyncio.Event().wait()
 
-    test.patience, test.give_up = 0.05, 0.2
+    test.patience = 0.05
+    test.give_up = 0.2
     await hang.enqueue("http://x")
     for verb in (test.run_until_idle, test.drain):
         with pytest.raises(TimeoutError, match=r"still running after 0.2 real seconds: hang\(url='http://x'\)$"):
@@ -128,7 +129,8 @@ async def test_advance_that_ends_before_the_timeout_names_the_next_alarm(app: Ap
     async def hang() -> None:
         await asyncio.Event().wait()
 
-    test.patience, test.give_up = 0.05, 0.2
+    test.patience = 0.05
+    test.give_up = 0.2
     await hang.enqueue()
     with pytest.raises(TimeoutError, match="The next alarm is at 2026-01-01 00:00:30"):
         await test.advance(10)
@@ -140,7 +142,8 @@ async def test_a_blocking_task_is_waited_for(app: App, test: TestApp, log: Log) 
         time.sleep(0.2)  # noqa: ASYNC251 - as users do
         log("done")
 
-    test.patience, test.give_up = 0.05, 0.1
+    test.patience = 0.05
+    test.give_up = 0.1
     await block.enqueue()
     await block.options(after=1).enqueue()
     assert await test.advance(1) == 2

@@ -122,7 +122,8 @@ async def test_endless_runs_are_an_error(app: App, test: TestApp, after: float) 
             raise Snooze(after)
         await again.enqueue()
 
-    test.most_runs, test.patience = 500, 0.05
+    test.most_runs = 500
+    test.patience = 0.05
     await again.enqueue()
     with pytest.raises(RuntimeError, match=r"runs and no end, \d+ of again.*most_runs is 500"):
         await test.drain()

@@ -1,4 +1,4 @@
-"""Who may call which route: every route and method, with every kind of credential."""
+"""Rights to call a route: every route and method, with every kind of credential."""
 
 from __future__ import annotations
 

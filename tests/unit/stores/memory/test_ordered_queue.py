@@ -1,4 +1,4 @@
-"""Who is before a place in an order, whichever way they came and went."""
+"""Entries before a place in an order, in whichever way they came and went."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ def record(seq: int) -> Record:
 
 
 def test_before_equals_a_count_of_the_sorted_keys() -> None:
-    random, order = Random(3), OrderedQueue()
+    random = Random(3)
+    order = OrderedQueue()
     there: set[tuple[int, int]] = set()
     for _ in range(3000):
         place = (random.randrange(20), random.randrange(60))

@@ -160,7 +160,8 @@ def _outcome(dice: random.Random, lease: Lease) -> Outcome:
 async def test_session_that_is_reported_dead_during_a_turn_stays_dead(postgres: Service, named: str) -> None:
     """The row of the session is locked by its turn, so the report cannot reap it; heartbeats must not renew it."""
     async with opened(postgres, named) as store:
-        worker, other = Worker(store, "w"), Worker(store, "other")
+        worker = Worker(store, "w")
+        other = Worker(store, "other")
         for name in ("w", "other"):
             await store.heartbeat(name, b"", LEASE)
         await store.add([NewTask("u1", "a", b"")])

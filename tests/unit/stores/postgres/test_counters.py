@@ -80,7 +80,8 @@ async def held_back(store: PostgresStore) -> AsyncIterator[None]:
 
 async def test_end_during_the_fold_of_another_turn_is_found_soon(postgres: Service, named: str) -> None:
     async with opened(postgres, named) as store, opened(postgres, named) as second:
-        worker, other = await working(store), await working(second, "other")
+        worker = await working(store)
+        other = await working(second, "other")
         leases = await run(worker, member("u1", "f"), member("u2", "f"), callback("c", ("f", 2)))
         async with held_back(store):
             assert await names(worker, "b", outcomes=[Completed(leases["u1"])]) == []
@@ -114,7 +115,8 @@ async def test_end_that_is_committed_after_the_wait_was_looked_at(postgres: Serv
 
 async def test_suspension_and_end_in_two_turns_at_once(postgres: Service, named: str) -> None:
     async with opened(postgres, named) as store, opened(postgres, named) as second:
-        worker, other = await working(store), await working(second, "other")
+        worker = await working(store)
+        other = await working(second, "other")
         leases = await run(worker, member("u1", "f"), NewTask("s", "a", b""))
         async with held_back(store):
             await store.turn("w", [Suspended(leases["s"], Wait((("f", 1),)))], None)

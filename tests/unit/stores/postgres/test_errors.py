@@ -37,7 +37,8 @@ async def test_terminated_connections_are_replaced_and_hints_resync(postgres: Se
     async with opened(postgres, named) as store:
         await store.heartbeat("w", b"", LEASE)
         await store.add([NewTask("u1", "a", b"")])
-        hints, worker = store.hints("w"), Worker(store, "w")
+        hints = store.hints("w")
+        worker = Worker(store, "w")
         assert (await anext(hints)).resync
         await worker.claim("none")
         postgres.ask(KILL, postgres.kept_pids())
@@ -59,7 +60,8 @@ async def test_terminated_connections_are_replaced_and_hints_resync(postgres: Se
 async def test_a_listener_cancelled_while_it_connects_leaves_no_connection(
     postgres: Service, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connected, never = asyncio.Event(), asyncio.Event()
+    connected = asyncio.Event()
+    never = asyncio.Event()
 
     async def add_listener(*_: object) -> None:
         connected.set()
@@ -188,7 +190,8 @@ async def test_an_overdue_session_is_reaped_by_the_clock_of_the_server(postgres:
         await store.add([NewTask("u1", "a", b"")])
         assert len((await Worker(store, "dead").claim()).tasks) == 1
         await store.heartbeat("dead", b"", 1)
-        worker, taken = Worker(store, "w"), list[str]()
+        worker = Worker(store, "w")
+        taken = list[str]()
 
         async def found() -> bool:
             taken.extend(record.uuid for record in (await worker.claim()).tasks)

@@ -38,7 +38,8 @@ async def test_a_worker_runs_behind_pgbouncer(pooled: Pooled) -> None:
 
 
 async def test_hints_arrive_if_the_url_names_the_server(pooled: Pooled) -> None:
-    app, other = shop(pooled.url, poll_interval=60), App("shop", store=pooled.url)
+    app = shop(pooled.url, poll_interval=60)
+    other = App("shop", store=pooled.url)
     async with app.running(), other:
         handle = await other.named("send").enqueue(to="ann")
         assert await handle.result(timeout=20) == "ann"  # the hint of its end arrives as well
@@ -48,10 +49,8 @@ async def test_without_hints_tasks_are_found_by_polling_and_a_warning_is_logged(
     pooled: Pooled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(notifier, "CHECK_TIMEOUT", 0.3)
-    app, other = (
-        shop(pooled.without_hints, poll_interval=0.2),
-        App("shop", store=pooled.without_hints, poll_interval=0.2),
-    )
+    app = shop(pooled.without_hints, poll_interval=0.2)
+    other = App("shop", store=pooled.without_hints, poll_interval=0.2)
     with caplog.at_level(logging.WARNING, "onthedot.store"):
         async with app.running(), other:
             handle = await other.named("send").enqueue(to="bob")

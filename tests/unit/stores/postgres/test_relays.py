@@ -140,7 +140,8 @@ async def check_log(store: PostgresStore, number: int) -> None:
 
 async def test_position_is_visible_after_all_lower_ones(postgres: Service, named: str) -> None:
     """A relay whose transaction is open keeps another one from its bucket, and from no other."""
-    low, high = key_in(0), key_in(1)
+    low = key_in(0)
+    high = key_in(1)
     async with relays(postgres, named, 2) as stores, by_asyncpg(postgres.url) as slow:
         await stores[0].publish([event(low, event_id="1"), event(low, event_id="2"), event(high, event_id="3")])
         first, second, other = seqs(await turn(stores[0]))

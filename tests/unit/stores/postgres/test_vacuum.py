@@ -27,7 +27,8 @@ async def test_updates_on_the_way_of_a_task_are_hot(empty: str) -> None:
     """Settles, retries, heartbeats, and the tokens of a rate."""
     store = PostgresStore(empty)
     await store.open()
-    worker, leases = Worker(store, SESSION), list[Lease]()
+    worker = Worker(store, SESSION)
+    leases = list[Lease]()
     await store.heartbeat(SESSION, b"", LEASE)
     await store.put_limits([Limit("b", rate=1e6, burst=1e6)])
     for start in range(0, TASKS, 500):

@@ -35,7 +35,10 @@ class Worker:
     """A worker of a store with a manual clock."""
 
     def __init__(self, store: RedisStore, clock: ManualClock, client: redis.Redis) -> None:
-        self.store, self.clock, self.client, self.number = store, clock, client, 0
+        self.store = store
+        self.clock = clock
+        self.client = client
+        self.number = 0
 
     async def add(self, *new: NewTask) -> None:
         assert all(each.fresh for each in await self.store.add(new))
@@ -215,7 +218,8 @@ async def test_cancelled_task_leaves_no_bucket() -> None:
 async def test_only_an_alarm_before_all_others_sends_a_hint(others: int) -> None:
     """Alone, or in one call with a later alarm of another source."""
     async with working() as worker:
-        hints, mark = f"{worker.store.prefix}hints", b"-"
+        hints = f"{worker.store.prefix}hints"
+        mark = b"-"
         with worker.client.pubsub(ignore_subscribe_messages=True) as pubsub:
             pubsub.subscribe(hints)
             for moment, is_sent in (

@@ -198,7 +198,8 @@ async def test_callers_wait_while_the_server_does_not_read(
 ) -> None:
     """Requests do not pile up in the client."""
     monkeypatch.setattr(client, "PATIENCE", SOON)
-    big, number = "x" * 200_000, 100
+    big = "x" * 200_000
+    number = 100
     async with to(server.url) as here:
         await here.command("PING")
         connection = here.connections.shared

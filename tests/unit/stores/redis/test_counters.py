@@ -115,7 +115,8 @@ async def test_tasks_that_have_waited_together_end_together() -> None:
 
 async def test_chord_of_concurrent_sessions_fires_once() -> None:
     """Four connections end the members in turns of their own, while waits begin and signals come."""
-    members, sessions = 2000, 4
+    members = 2000
+    sessions = 4
     async with opened() as first:
         app = first.prefix.removeprefix("onthedot:{").removesuffix("}:")
         links = Links("last", ("f",))

@@ -44,7 +44,9 @@ class Worker:
     """Claims and settles until it is stopped, with repeats."""
 
     def __init__(self, store: RedisStore, name: str = "w") -> None:
-        self.store, self.name, self.number = store, name, 0
+        self.store = store
+        self.name = name
+        self.number = 0
         self.runs: list[str] = []
         self.verdicts: list[str] = []
 
@@ -91,7 +93,8 @@ async def test_flushed_scripts_are_sent_again(server: valkey.Server) -> None:
 async def test_broken_connections_neither_lose_nor_repeat_tasks(server: valkey.Server) -> None:
     async with opened(server.url) as store:
         await store.heartbeat("w", b"", 60_000)
-        tasks, worker = new(2000), Worker(store)
+        tasks = new(2000)
+        worker = Worker(store)
         working = asyncio.create_task(worker.work(len(tasks)))
         for start in range(0, len(tasks), 20):
             await _insist(store.add, tasks[start : start + 20])
@@ -105,7 +108,8 @@ async def test_broken_connections_neither_lose_nor_repeat_tasks(server: valkey.S
 async def test_server_restart_under_load_loses_nothing(safe: valkey.Server) -> None:
     async with opened(safe.url) as store:
         await store.heartbeat("w", b"", 60_000)
-        tasks, worker = new(600), Worker(store)
+        tasks = new(600)
+        worker = Worker(store)
         working = asyncio.create_task(worker.work(len(tasks)))
         for start in range(0, len(tasks), 20):
             await _insist(store.add, tasks[start : start + 20])

@@ -73,7 +73,8 @@ async def _hears(server: valkey.Server, session: str) -> None:
 @pytest.fixture
 def answered(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Delays the answer to a request with an offer until after the hand-off: they use different connections."""
-    answered, turn = asyncio.Event(), RedisStore.turn
+    answered = asyncio.Event()
+    turn = RedisStore.turn
 
     async def slow(self: RedisStore, session: str, outcomes: Sequence[Outcome], ask: ClaimRequest | None) -> TurnResult:
         result = await turn(self, session, outcomes, ask)
@@ -107,7 +108,8 @@ async def test_handoff_before_the_answer_of_the_turn_is_not_lost(
 
 async def test_cancel_of_an_early_handoff_is_not_lost(server: valkey.Server, answered: asyncio.Event) -> None:
     """A heartbeat would report it as well, after ten seconds."""
-    app, ran = App("shop", store=server.url, poll_interval=3600), list[str]()
+    app = App("shop", store=server.url, poll_interval=3600)
+    ran = list[str]()
 
     @app.task
     async def send() -> None:
@@ -118,7 +120,8 @@ async def test_cancel_of_an_early_handoff_is_not_lost(server: valkey.Server, ans
         worker = await _idle(app, server)
         handle = await send.enqueue()
         assert (await app.get(handle.uuid)).state == "running"
-        hinted, requests = worker.hint_listener.receive, list[str]()
+        hinted = worker.hint_listener.receive
+        requests = list[str]()
 
         def listened(hint: Hint) -> None:
             hinted(hint)
@@ -135,7 +138,9 @@ async def test_cancel_of_an_early_handoff_is_not_lost(server: valkey.Server, ans
 
 async def test_handed_off_task_is_not_counted_as_pending(server: valkey.Server) -> None:
     """By the process that has added it."""
-    app, gate, begun = App("shop", store=server.url, poll_interval=3600), asyncio.Event(), list[int]()
+    app = App("shop", store=server.url, poll_interval=3600)
+    gate = asyncio.Event()
+    begun = list[int]()
 
     @app.task
     async def send(number: int) -> None:
@@ -163,8 +168,13 @@ async def test_handoff_while_notes_are_written_runs_once(
     server: valkey.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Notes are written between the request and its turn, so the answer repeats the message."""
-    app, note = App("shop", store=server.url, poll_interval=3600, stop_timeout=0), RedisStore.note
-    go, over, noted, ran, handles = threading.Event(), threading.Event(), threading.Event(), list[str](), list[Any]()
+    app = App("shop", store=server.url, poll_interval=3600, stop_timeout=0)
+    note = RedisStore.note
+    go = threading.Event()
+    over = threading.Event()
+    noted = threading.Event()
+    ran = list[str]()
+    handles = list[Any]()
 
     @app.task(timeout=0.05)
     def stubborn() -> None:
@@ -206,7 +216,9 @@ async def test_handoff_of_a_server_that_lost_data_is_recovered(
     server: valkey.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has an old offer, whose number the worker no longer accepts."""
-    app, turn, gate = App("shop", store=server.url, poll_interval=3600), RedisStore.turn, asyncio.Event()
+    app = App("shop", store=server.url, poll_interval=3600)
+    turn = RedisStore.turn
+    gate = asyncio.Event()
     gate.set()
 
     async def gated(
@@ -241,7 +253,9 @@ async def test_handoff_of_a_server_that_lost_data_is_recovered(
 
 @pytest.mark.parametrize("comes", ["before the answer", "while it runs", "after its end"])
 async def test_doubled_handoff_runs_once_and_is_not_released(server: valkey.Server, comes: str) -> None:
-    app, gate, ran = App("shop", store=server.url, poll_interval=3600), asyncio.Event(), list[str]()
+    app = App("shop", store=server.url, poll_interval=3600)
+    gate = asyncio.Event()
+    ran = list[str]()
 
     @app.task
     async def send() -> None:
@@ -249,9 +263,12 @@ async def test_doubled_handoff_runs_once_and_is_not_released(server: valkey.Serv
         await gate.wait()
 
     async with app.running():
-        worker, leased, asking = app.runtime.worker, list[Hint](), asyncio.Event()
+        worker = app.runtime.worker
+        leased = list[Hint]()
+        asking = asyncio.Event()
         assert worker is not None
-        hinted, turn = worker.hint_listener.receive, app.runtime.store.turn
+        hinted = worker.hint_listener.receive
+        turn = app.runtime.store.turn
 
         def later(hint: Hint) -> None:
             leased.append(hint) if hint.handoff is not None else hinted(hint)
@@ -267,7 +284,8 @@ async def test_doubled_handoff_runs_once_and_is_not_released(server: valkey.Serv
         await _hears(server, worker.session_id)
         await _waits(server)
         await until(lambda: worker.idle.is_set())
-        worker.hint_listener.receive, app.runtime.store.turn = later, asked  # type: ignore[method-assign]
+        worker.hint_listener.receive = later
+        app.runtime.store.turn = asked  # type: ignore[method-assign]
         worker.wakeup.set()
         await asking.wait()
         cursor = (await app.runtime.store.changes("", 1)).cursor
@@ -287,14 +305,16 @@ async def test_doubled_handoff_runs_once_and_is_not_released(server: valkey.Serv
 
 async def test_worker_without_a_heartbeat_for_a_lease_confirms_before_it_starts(server: valkey.Server) -> None:
     """It may have been stopped, and another worker may have the task by now."""
-    app, ran = App("shop", store=server.url, poll_interval=3600), list[int]()
+    app = App("shop", store=server.url, poll_interval=3600)
+    ran = list[int]()
 
     @app.task
     async def send() -> None:
         ran.append(worker.turns)
 
     async with app.running():
-        worker, leased = app.runtime.worker, list[int]()
+        worker = app.runtime.worker
+        leased = list[int]()
         assert worker is not None
         hinted = worker.hint_listener.receive
 
@@ -317,7 +337,8 @@ async def test_worker_without_a_heartbeat_for_a_lease_confirms_before_it_starts(
 
 def test_worker_stopped_beyond_its_lease_does_not_start_a_handoff(server: valkey.Server, tmp_path: Path) -> None:
     """The message is in its socket, and another worker has run the task since."""
-    url, run_log = f"{server.url}?lease=1", RunLog(tmp_path / "run_log")
+    url = f"{server.url}?lease=1"
+    run_log = RunLog(tmp_path / "run_log")
     with task_app.app.override(store=url), worker_processes(url, tmp_path / "run_log", 1) as workers:
         task_app.slow.delay(0).result(timeout=SOON)  # it knows how these are done
         wait_until(lambda: _waiting(server) == 1)

@@ -95,7 +95,8 @@ async def _life(store: RedisStore, clock: ManualClock, client: redis.Redis, look
     turn = await store.turn("w", [], ClaimRequest(1, []))
     look()
     assert turn.claim is not None
-    chores, fence = turn.claim.chores, turn.claim.fence
+    chores = turn.claim.chores
+    fence = turn.claim.fence
     turn = await store.turn("w", [], ClaimRequest(2, [SlotPool(50, {"a": 50})]))
     assert turn.claim is not None
     first, *rest = [Lease(record.uuid, turn.claim.fence, "w") for record in turn.claim.tasks]

@@ -33,7 +33,9 @@ async def test_run_whose_claim_was_lost_is_settled_once(
     server: valkey.Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The same worker claims it again under the same number; it continues, settles once, and frees its slot."""
-    app, gate, begun = App("shop", store=server.url, concurrency=2, stop_timeout=0), asyncio.Event(), list[int]()
+    app = App("shop", store=server.url, concurrency=2, stop_timeout=0)
+    gate = asyncio.Event()
+    begun = list[int]()
     loop = asyncio.get_running_loop()
     wrong = list[object]()
     loop.set_exception_handler(lambda _, context: wrong.append(context))
@@ -68,7 +70,9 @@ async def test_run_whose_claim_was_lost_is_settled_once(
 
 async def test_task_whose_end_was_lost_runs_again_on_the_live_worker(server: valkey.Server) -> None:
     """The store has the task as running. The number of the next request shows the gap, and the answer has the task."""
-    app, gate, begun = App("shop", store=server.url, stop_timeout=0), asyncio.Event(), list[int]()
+    app = App("shop", store=server.url, stop_timeout=0)
+    gate = asyncio.Event()
+    begun = list[int]()
     long = asyncio.Event()
 
     @app.task
@@ -78,7 +82,8 @@ async def test_task_whose_end_was_lost_runs_again_on_the_live_worker(server: val
         return number
 
     async with app.running():
-        ends, runs = await work.enqueue(1), await work.enqueue(2)
+        ends = await work.enqueue(1)
+        runs = await work.enqueue(2)
         await until(lambda: sorted(begun) == [1, 2])
         assert server.ask("SAVE") == b"+OK"
         gate.set()
@@ -95,7 +100,8 @@ async def test_task_whose_end_was_lost_runs_again_on_the_live_worker(server: val
 
 async def test_task_whose_end_was_lost_is_claimed_by_another_worker(server: valkey.Server) -> None:
     """Under a fence that was used before: the former worker can no longer settle it."""
-    task, mine = NewTask(new_uuid(), "a", b"{}"), [SlotPool(1, {"a": 1})]
+    task = NewTask(new_uuid(), "a", b"{}")
+    mine = [SlotPool(1, {"a": 1})]
     async with opened(server.url) as store:
         for name in ("old", "new"):
             await store.heartbeat(name, b"", 60_000)

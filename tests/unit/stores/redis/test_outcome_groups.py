@@ -46,7 +46,8 @@ def drawn(chance: random.Random, number: int) -> NewTask:
 
 
 def outcome(chance: random.Random, lease: Lease) -> Outcome:
-    result, keep = chance.choice([b"", b"1", b"22"]), chance.choice([1000, 1000, 1000, 0])
+    result = chance.choice([b"", b"1", b"22"])
+    keep = chance.choice([1000, 1000, 1000, 0])
     match chance.choice(["done"] * 8 + ["failed", "again", "wait"]):
         case "failed":
             return Ended(lease, "failed", b"error", keep)
@@ -59,7 +60,8 @@ def outcome(chance: random.Random, lease: Lease) -> Outcome:
 
 async def life(store: Store, clock: ManualClock, seed: int) -> list[Any]:
     """All that can be read of the store, without fences."""
-    chance, seen = random.Random(seed), list[Any]()
+    chance = random.Random(seed)
+    seen = list[Any]()
     tasks = [drawn(chance, number) for number in range(60)]
     uuids = [task.uuid for task in tasks]
     await store.heartbeat("w", b"", 10**9)

@@ -75,7 +75,8 @@ async def test_app_works_over_tls(secured: Secured, host: str) -> None:
 
 
 async def test_sentinel_is_used_over_tls(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
-    port, (chain, key) = valkey.free_port(), secured.certificates.server()
+    port = valkey.free_port()
+    (chain, key) = secured.certificates.server()
     config = (
         f"tls-port {port}\ntls-cert-file {chain}\ntls-key-file {key}\ntls-ca-cert-file {secured.certificates.ca}\n"
         "tls-auth-clients no\ntls-replication yes\n"  # by TLS it also looks after its master

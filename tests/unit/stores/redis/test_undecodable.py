@@ -43,7 +43,7 @@ PLACES = {
 
 
 class Stored:
-    """What the server has of a task, and its damage."""
+    """The data that the server has of a task, and its damage."""
 
     def __init__(self, prefix: str, client: redis.Redis) -> None:
         self._prefix = prefix

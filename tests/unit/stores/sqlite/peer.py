@@ -90,7 +90,8 @@ async def live(path: str, session: str) -> None:
     hints = store.hints(session)
     await anext(hints)
     print(json.dumps("here"), flush=True)
-    number, leases = 0, dict[str, Lease]()
+    number = 0
+    leases = dict[str, Lease]()
     while line := await asyncio.to_thread(sys.stdin.readline):
         answer: Any = None
         match json.loads(line):

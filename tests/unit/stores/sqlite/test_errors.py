@@ -1,4 +1,4 @@
-"""What goes wrong with files: every add either raised or is durable, and the words say what to do."""
+"""Errors of files: every add either raised or is durable, and the words say what to do."""
 
 from __future__ import annotations
 

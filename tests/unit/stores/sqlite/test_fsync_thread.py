@@ -212,11 +212,12 @@ async def test_hanging_fsync_does_not_block_close(tmp_path: Path, slow: Slow, mo
 
 async def test_acknowledged_adds_survive_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After each answer, the test restores the state of the last sync, as after a power cut."""
-    real, files = fsync_thread._sync, ("t.db", "t.db-wal")
+    real = fsync_thread._sync
+    files = ("t.db", "t.db-wal")
     synced: list[list[bytes]] = []
 
     def remembered(fd: int) -> None:
-        """What is in the files now is on the disk when the sync is over."""
+        """All that is in the files now is on the disk when the sync is over."""
         now = [(tmp_path / name).read_bytes() for name in files]
         real(fd)
         synced.append(now)

@@ -1,4 +1,4 @@
-"""What hostile surroundings did to it once."""
+"""Hostile surroundings that once damaged a store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from tests.unit.stores.sqlite.peer import FOREVER
 def test_adds_around_forks_are_kept(tmp_path: Path) -> None:
     """A connection that is open over a fork shares locks with the child, which once lost the WAL."""
     app: App[None] = App("shop", store=f"sqlite:///{tmp_path}/t.db")
-    work, ending = app.named("work"), threading.Event()
+    work = app.named("work")
+    ending = threading.Event()
     added = [1]
 
     def adds_all_the_time() -> None:
@@ -160,7 +161,8 @@ def test_shutdown_is_bounded_when_the_store_does_not_answer(tmp_path: Path, monk
 
     monkeypatch.setattr(worker, "LAST_TURN", 0.5)
     app: App[None] = App("shop", store=f"sqlite:///{tmp_path}/t.db")
-    began, ends = threading.Event(), threading.Event()
+    began = threading.Event()
+    ends = threading.Event()
 
     @app.task
     def waits() -> None:

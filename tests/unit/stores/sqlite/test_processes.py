@@ -228,7 +228,8 @@ async def test_closed_process_has_not_crashed(tmp_path: Path) -> None:
 
 
 async def test_closed_store_requeues_the_tasks_of_its_clients(tmp_path: Path) -> None:
-    first, second = SqliteStore(tmp_path / "t.db"), await open_store(tmp_path / "t.db", "me")
+    first = SqliteStore(tmp_path / "t.db")
+    second = await open_store(tmp_path / "t.db", "me")
     await first.open()
     await first.add([NewTask("u1", "a", b"", after=1000)])
     assert (await first.cancel("client", ["u1"])).tasks
