@@ -50,7 +50,9 @@ def search(seeds: list[Options], processes: int) -> int:
     tasks = 0
     runs = 0
     digest = 0
-    for options, result in run_all(seeds, processes):
+    for number, (options, result) in enumerate(run_all(seeds, processes), 1):
+        if number % 100 == 0:
+            print(f"{number:,} of {len(seeds):,} seeds, {len(failed)} failed", file=sys.stderr, flush=True)
         tasks += result.tasks
         runs += result.runs
         digest ^= result.digest
