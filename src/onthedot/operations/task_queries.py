@@ -76,7 +76,7 @@ class TaskFilter(TypedDict, total=False):
     group: str
     """A group of failures, as ``failures`` returns it."""
     uuid: str
-    """The first or last characters of its uuid."""
+    """The first characters of its uuid, or all of them."""
     text: str
     """A part of its label or error, or the first or last characters of its uuid."""
     where: Mapping[str, object]
