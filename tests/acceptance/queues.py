@@ -1,4 +1,4 @@
-"""Row D: queues on every store, and conditions that the tests wait for."""
+"""Queues on every store, and conditions that the tests wait for."""
 
 from __future__ import annotations
 

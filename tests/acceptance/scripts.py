@@ -1,4 +1,4 @@
-"""Row C: scripts that run from a file in their own process, as users run them."""
+"""Scripts that run from a file in their own process, as users run them."""
 
 from __future__ import annotations
 

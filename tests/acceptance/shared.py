@@ -1,4 +1,4 @@
-"""Row B: the shared scheduler, new for each test."""
+"""The shared scheduler, new for each test."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ E = TypeVar("E", bound=BaseException)
 ExcInfo: TypeAlias = tuple[type[BaseException], BaseException, TracebackType | None]
 _PACKAGE = str(Path(__file__).parents[1])
 UNDECODABLE_RECORD = "UndecodableRecord"  # the type of the error of a task whose record cannot be read
-NOT_STORED = b"!"  # in place of a result that could not be encoded
+NOT_STORED = b"!"  # in place of a result that could not be encoded; no JSON, so no result is the same (ADR 34)
 _PUBLIC = {"onthedot.errors": "onthedot", "builtins": "builtins"}  # modules whose classes users know, and where from
 _ERROR_LINE = re.compile(r"^onthedot\.errors\.(?=\w+(:|$))", re.MULTILINE)  # of a traceback
 _MAX_TEXT = 32_768  # characters of a message or a traceback; the middle is left out

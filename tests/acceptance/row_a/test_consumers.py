@@ -1,4 +1,4 @@
-"""Row A, the asyncio scheduler: its six acceptance cases, and the risks that its description lists."""
+"""The asyncio scheduler: its six acceptance cases, and the risks that its description lists."""
 
 from __future__ import annotations
 

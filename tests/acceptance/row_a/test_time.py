@@ -1,4 +1,4 @@
-"""Row A, the asyncio scheduler: order and time, also with a busy event loop and steps of the wall clock."""
+"""The asyncio scheduler: order and time, also with a busy event loop and steps of the wall clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row B, the shared scheduler: its log lines."""
+"""The shared scheduler: its log lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row B, the shared scheduler of a process: its acceptance cases, on memory and SQLite."""
+"""The shared scheduler of a process: its acceptance cases, on memory and SQLite."""
 
 from __future__ import annotations
 

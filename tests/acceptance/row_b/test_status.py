@@ -1,4 +1,4 @@
-"""Row B, the shared scheduler: its states and its status."""
+"""The shared scheduler: its states and its status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row C, the App in scripts: each runs from a file in its own process, as users run it."""
+"""The App in scripts: each runs from a file in its own process, as users run it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row C, the App in scripts: start, shutdown, and every kind of end."""
+"""The App in scripts: start, shutdown, and every kind of end."""
 
 from __future__ import annotations
 

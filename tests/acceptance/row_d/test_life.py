@@ -1,4 +1,4 @@
-"""Row D, the message queue: start, stop, status and health."""
+"""The message queue: start, stop, status and health."""
 
 from __future__ import annotations
 

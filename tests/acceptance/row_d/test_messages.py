@@ -1,4 +1,4 @@
-"""Row D, the message queue: payloads and handlers."""
+"""The message queue: payloads and handlers."""
 
 from __future__ import annotations
 

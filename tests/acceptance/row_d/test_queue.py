@@ -1,4 +1,4 @@
-"""Row D, the message queue, its acceptance cases: exact delays, contention, retries, dead letters, monitors."""
+"""The message queue, its acceptance cases: exact delays, contention, retries, dead letters, monitors."""
 
 from __future__ import annotations
 

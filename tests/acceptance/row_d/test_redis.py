@@ -1,4 +1,4 @@
-"""Row D, the message queue on Redis: the clock of the server, lost hints, memory, and the number of commands."""
+"""The message queue on Redis: the clock of the server, lost hints, memory, and the number of commands."""
 
 from __future__ import annotations
 

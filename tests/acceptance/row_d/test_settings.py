@@ -1,4 +1,4 @@
-"""Row D, the message queue: settings, and errors of wrong ones."""
+"""The message queue: settings, and errors of wrong ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures of row E."""
+"""Fixtures of the tests of events."""
 
 from tests.acceptance.row_e.event_systems import shared_system, system
 

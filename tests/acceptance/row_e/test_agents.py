@@ -1,4 +1,4 @@
-"""Row E, agents: order per key, duplicates, routing and throttling, on the store as bus and on Kafka."""
+"""Agents: order per key, duplicates, routing and throttling, on the store as bus and on Kafka."""
 
 from __future__ import annotations
 

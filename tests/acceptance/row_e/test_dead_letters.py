@@ -1,4 +1,4 @@
-"""Row E, show 10 [T14]: dead letters have original bytes and Spring's headers, are delivered once, and replayed."""
+"""Dead letters have original bytes and Spring's headers, are delivered once, and replayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row E: the example from request to browser, on nothing but Python (T9, T17, T20 in small)."""
+"""The example from request to browser, on nothing but Python."""
 
 from __future__ import annotations
 

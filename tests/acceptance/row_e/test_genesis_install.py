@@ -1,4 +1,4 @@
-"""Row E: a fresh clone with only Python: the command of the page installs all that the example needs."""
+"""A fresh clone with only Python: the command of the page installs all that the example needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row E: a model with the API of OpenAI, by a server that answers as one does."""
+"""A model with the API of OpenAI, by a server that answers as one does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row E: the example on Kafka and Postgres: a flow of Prefect end to end, and what a plain client reads (T3, T8)."""
+"""The example on Kafka and Postgres: a flow of Prefect end to end, and what a plain client reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row E: a Prefect flow run that waits for events, paused or suspended, on a real server (T8)."""
+"""A Prefect flow run that waits for events, paused or suspended, on a real server."""
 
 from __future__ import annotations
 

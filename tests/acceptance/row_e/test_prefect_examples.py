@@ -1,4 +1,4 @@
-"""Row E: the flow of the page about Prefect and the flow of the example, in the environment of Prefect (T8)."""
+"""The flow of the page about Prefect and the flow of the example, in the environment of Prefect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row E: an API under uvicorn, as users start it, with several processes, reloads and stops (T19)."""
+"""An API under uvicorn, as users start it, with several processes, reloads and stops."""
 
 from __future__ import annotations
 
