@@ -155,7 +155,8 @@ def has_text(info: TaskInfo, text: str) -> bool:
 
 def all_terms(tasks: Sequence[TaskInfo]) -> list[list[Term]]:
     """Terms by name; a filter has at most one of each."""
-    middle, ended = tasks[len(tasks) // 2], next(each for each in tasks if each.error is not None)
+    middle = tasks[len(tasks) // 2]
+    ended = next(each for each in tasks if each.error is not None)
     flow = next(each.flow for each in tasks if each.flow)
     moment = middle.added_at.astimezone(UTC).isoformat()
     states = ("scheduled", "ready", "succeeded", "failed", "cancelled", "waiting", "running")
