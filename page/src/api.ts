@@ -55,11 +55,14 @@ export interface SourceRow {
   name: string; ready: number; parked: number; scheduled: number; running: number; waiting: number;
   succeeded: number; failed: number; cancelled: number; workers: number; p50_ms: number | null; p95_ms: number | null;
   limits: SourceLimitRow[]; paused: PauseRow | null; paused_keys: PauseRow[]; mode: "" | "frozen" | "degraded";
-  rates: Rates | null; oldest_ready: number | null;
+  rates: Rates | null; oldest_ready: number | null; hour: SourceHour | null;
 }
 
+/** done: per five minutes. */
+export interface SourceHour { done: number[]; failed: number; retried: number; latency_p95_ms: number | null }
+
 export interface SourceDetail extends SourceRow {
-  series: Series; failures: TaskRow[];
+  history: number[]; series: Series; failures: TaskRow[];
   schedules: { name: string; words: string; enabled: boolean; next_run: string | null }[];
   known_by: { id: string; short_id: string; host: string; pid: number; release: string }[];
 }
@@ -103,11 +106,16 @@ export interface AttentionRow {
   kind: string; severity: "error" | "warning" | "info"; text: string; size: number; since: string | null;
   source: string | null; group: string | null;
   action: { label: string; method: string; path: string; body: unknown } | null;
+  holders: HolderRow[];
 }
+
+/** A running task that holds a slot of a limit. */
+export interface HolderRow { uuid: string; short_id: string; worker: string | null; started_at: string | null }
 
 export interface Series { step: number; at: string[]; series: Record<string, (number | null)[]> }
 
 export interface ReleaseMark { release: string; at: string }
+export interface ChartSeries extends Series { marks: ReleaseMark[] }
 
 export interface Overview {
   now: string; counts: Record<string, number>; rates: Rates;
@@ -120,7 +128,7 @@ export interface Status {
   app: string; apps: string[]; environment: string; version: string; releases: string[];
   workers_by_release: Record<string, number>;
   store: { kind: string; server: string | null; round_trip_ms: number; clock_offset_ms: number | null };
-  workers: number; slots: number; running: number; user: string; role: "viewer" | "operator"; features: string[];
+  workers: number; slots: number; running: number; failed: number; user: string; role: "viewer" | "operator"; features: string[];
   trace_url: string; now: string; paused: { source: string; key: string | null; reason: string; since: string | null }[];
 }
 
@@ -136,6 +144,7 @@ export interface RelayRow { id: string; host: string; pid: number; since: string
 export interface OutboxDetail {
   pending: number; failed: number; topics: TopicRow[]; relays: RelayRow[];
   groups: { group: string; lag: number; members: number }[]; paused: PauseRow | null; handles: Record<string, number>;
+  failed_events: EventRow[];
 }
 
 export interface EventRow {
@@ -157,6 +166,8 @@ export interface AgentRow {
   agent: string; source: string; in_flight: number; running: number; lag: number | null; members: number | null;
   rates: Rates | null; done: number[]; failed: number; retried: number; workers: string[]; paused: PauseRow | null;
 }
+
+export interface AgentList { items: AgentRow[]; handles: Record<string, number> }
 
 export interface HandleRow {
   id: string; correlation_id: string; status: string; expected: { types: string[]; count: number }[]; received: number;

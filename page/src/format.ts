@@ -94,6 +94,14 @@ function dayOf(at: number, zone: Zone): string {
     new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: timeZone(zone) })).format(at);
 }
 
+/** A time below a chart, in ms: with seconds if it spans minutes, as a day at midnight if it spans days. */
+export function axisTime(at: number, span: number, zone: Zone): string {
+  const time = cached(`clock ${zone}`, () =>
+    new Intl.DateTimeFormat("en-GB", { timeStyle: "medium", timeZone: timeZone(zone) })).format(at);
+  if (span < 600_000) return time;
+  return span > 129_600_000 && time === "00:00:00" ? dayOf(at, zone) : time.slice(0, 5);
+}
+
 /** "03": the hour of a chart. */
 export function hour(at: number, zone: Zone): string {
   return cached(`hour ${zone}`, () => new Intl.DateTimeFormat("en-GB", { hour: "2-digit", timeZone: timeZone(zone) })).format(at);

@@ -47,7 +47,10 @@ export const t = {
     unavailable: (time: string) => `unavailable since ${time}`,
   },
   workers: (n: number) => plural(n, "worker", "workers"),
-  releases: (workers: Record<string, number>) => `releases ${Object.entries(workers).map(([name, number]) => `${name} (${count(number)})`).join(", ")}`,
+  releases: (workers: Record<string, number>) => {
+    const names = Object.keys(workers);
+    return names.length === 1 ? `release ${names[0]}` : `releases ${names.map((name) => `${name} (${count(workers[name] ?? 0)})`).join(", ")}`;
+  },
   releaseAt: (name: string, at: string) => `┊ ${name} ${at}`,
   slots: (running: number, slots: number) => `${count(running)}/${count(slots)} slots`,
   store: (kind: string, ms: number) => `${kind} ${duration(ms)}`,
@@ -71,13 +74,13 @@ export const t = {
     title: "Keys",
     keys: [
       ["/", "Search"], ["j k", "Next and previous row"], ["Enter", "Open the row"], ["x", "Select the row"],
-      ["r", "Retry"], ["c", "Cancel"], ["[ ]", "Previous and next page"], ["p", "Hold updates"], ["Esc", "Back"], ["?", "This help"],
+      ["r", "Retry"], ["c", "Cancel"], ["e", "Explain: why it does not run"], ["[ ]", "Previous and next page"], ["p", "Hold updates"], ["Esc", "Back"], ["?", "This help"],
     ] as const,
   },
   ...overviewTexts,
   columns: {
     state: "State", task: "Task", source: "Source", reason: "Reason", attempt: "Attempt", when: "When", duration: "Duration", id: "Id",
-    ready: "Ready", running: "Running", scheduled: "Scheduled", failed: "Failed", done: "Done/s", p50: "Run time p50",
+    ready: "Ready", running: "Running", scheduled: "Scheduled", failed: "Failed", done: "Done/s", failedShare: "Failed %", oldestReady: "Oldest ready", latency: "Latency p95", p50: "Run time p50",
     p95: "Run time p95", workers: "Workers", name: "Name", rule: "Rule", next: "Next",
     lastRuns: "Last runs", lateness: "Lateness", owner: "Owner", worker: "Worker", busy: "Busy",
     release: "Release", up: "Up", sources: "Sources", part: "Part", from: "From", note: "Note", time: "Time", actions: "Actions",
@@ -90,6 +93,9 @@ export const t = {
   ago: (time: string) => `${time} ago`,
   inTime: (time: string) => `in ${time}`,
   on: (worker: string) => `on ${worker}`,
+  workerId: "Id",
+  pools: "Slots",
+  poolSlots: (pool: string, n: string) => `${pool} ${n}`,
   pid: (pid: number) => `pid ${pid}`,
   paused: "paused",
   pausedKeys: (n: number) => plural(n, "key paused", "keys paused"),
@@ -155,6 +161,7 @@ export const t = {
   why: { running: "What it does", pending: "Why it does not run yet" },
   estimated: "Estimated start:",
   heldBy: "Held by",
+  explainTitle: (id: string) => `Explain ${id}`,
   timeline: "Timeline",
   segments: { scheduled: "scheduled", pending: "pending", running: "running", backoff: "backoff", waiting: "waiting", crash: "crash" },
   attemptNumber: (n: number) => `attempt ${n}`,

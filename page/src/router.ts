@@ -60,9 +60,22 @@ export function pathOf(page: string, id = "", query: Record<string, string | und
   return `${id === "" ? head : `${head}/${encodeURIComponent(id)}`}${tail}`;
 }
 
+/** An entry of the history of this tab. */
+interface Entry {
+  scroll: number;
+  /** What a page keeps for the back button, by name. */
+  values: Record<string, unknown>;
+}
+
+const STORED = "onthedot.entries";
+const RESTORES_FOR = 3000;
+const MOST_ENTRIES = 50;
+
 export class Router {
   readonly base: string;
   readonly location;
+  private readonly entries = new Map<number, Entry>();
+  private number = 0;
 
   constructor(base: string, path: string, search: string) {
     this.base = base.endsWith("/") ? base : `${base}/`;
@@ -71,25 +84,87 @@ export class Router {
 
   /** Follows the address bar, the back button, and clicks on links of the page. */
   listen(window: Window): void {
-    const read = () => {
+    history.scrollRestoration = "manual"; // the browser would scroll before the data is there
+    this.readEntries();
+    window.addEventListener("pagehide", () => this.storeEntries());
+    window.addEventListener("popstate", (event) => {
+      this.entry().scroll = window.scrollY;
+      this.number = numberOf(event.state);
       this.location.value = parse(window.location.pathname, window.location.search, this.base);
-    };
-    window.addEventListener("popstate", read);
+      scrollWhenPossible(this.entry().scroll);
+    });
     window.document.addEventListener("click", (event) => {
       const link = (event.target as Element | null)?.closest?.("a[data-route]");
       if (!link || event.defaultPrevented || event.button !== 0) return;
       if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
       event.preventDefault();
       this.go(link.getAttribute("data-route") ?? "");
-      window.scrollTo(0, 0);
     });
+  }
+
+  /** A value of the entry of the history that is shown: there again after the back button, and after a reload. */
+  recall<T>(name: string): T | undefined {
+    return this.entry().values[name] as T | undefined;
+  }
+
+  keep(name: string, value: unknown): void {
+    this.entry().values[name] = value;
+  }
+
+  private entry(): Entry {
+    const found = this.entries.get(this.number) ?? { scroll: 0, values: {} };
+    this.entries.set(this.number, found);
+    return found;
+  }
+
+  private readEntries(): void {
+    this.number = numberOf(history.state);
+    const stored = JSON.parse(sessionStorage.getItem(STORED) ?? "[]") as [number, Entry][];
+    for (const [number, entry] of stored) this.entries.set(number, entry);
+    scrollWhenPossible(this.entry().scroll);
+  }
+
+  private storeEntries(): void {
+    this.entry().scroll = window.scrollY;
+    sessionStorage.setItem(STORED, JSON.stringify([...this.entries].slice(-MOST_ENTRIES)));
   }
 
   go(path: string, { replace = false } = {}): void {
     const url = this.base + path;
-    if (replace) history.replaceState(null, "", url);
-    else history.pushState(null, "", url);
+    const before = this.location.value;
+    this.entry().scroll = window.scrollY;
+    if (replace) {
+      history.replaceState(history.state, "", url);
+    } else {
+      this.number = Math.max(this.number, ...this.entries.keys()) + 1;
+      history.pushState({ number: this.number }, "", url);
+    }
     const { pathname, search } = new URL(url, window.location.href);
-    this.location.value = parse(pathname, search, this.base);
+    const location = parse(pathname, search, this.base);
+    this.location.value = location;
+    if (location.page !== before.page || location.id !== before.id) window.scrollTo(0, 0);
   }
+}
+
+function numberOf(state: unknown): number {
+  return (state as { number?: number } | null)?.number ?? 0;
+}
+
+/** As soon as the page is long enough, unless somebody scrolls first. */
+function scrollWhenPossible(top: number): void {
+  if (top === 0) return;
+  const until = performance.now() + RESTORES_FOR;
+  const abort = new AbortController();
+  for (const event of ["wheel", "keydown", "pointerdown", "popstate"]) {
+    window.addEventListener(event, () => abort.abort(), { signal: abort.signal, passive: true });
+  }
+  const look = () => {
+    if (abort.signal.aborted) return;
+    const { scrollHeight, clientHeight } = document.documentElement;
+    const isPossible = scrollHeight - clientHeight >= top;
+    if (isPossible) window.scrollTo(0, top);
+    if (isPossible || performance.now() > until) abort.abort();
+    else requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
 }

@@ -14,6 +14,7 @@ export const router = new Router(base, window.location.pathname, window.location
 export const api = new Api(router.base);
 
 export const status = signal<Status | null>(null);
+/** For the navigation: of the status, or newer of a page that has it. */
 export const failedCount = signal<number | null>(null);
 /** Set while the store does not answer: the time of the first failure, and its text. */
 export const storeTrouble = signal<{ since: number; text: string } | null>(null);
@@ -115,17 +116,8 @@ export async function loadStatus(): Promise<void> {
     const found = await api.get<Status>("/status");
     offset = Date.parse(found.now) - Date.now();
     status.value = found;
+    failedCount.value = found.failed;
     noteSuccess();
-  } catch (error) {
-    noteFailure(error);
-  }
-}
-
-/** For the navigation; pages that have the number anyway replace it. */
-async function loadFailedCount(): Promise<void> {
-  try {
-    const { counts } = await api.get<{ counts: Record<string, { n: number }> | null }>("/tasks", { limit: 1, counts: 1 });
-    failedCount.value ??= counts?.failed?.n ?? null;
   } catch (error) {
     noteFailure(error);
   }
@@ -140,7 +132,6 @@ export function start(): void {
   }, 1000);
   if (router.location.value.page === "login") return;
   void loadStatus();
-  void loadFailedCount();
   window.setInterval(() => {
     if (!document.hidden && live.connection.value.state !== "signed_out") void loadStatus();
   }, 5000);

@@ -9,7 +9,7 @@ import asyncio
 from datetime import time, timedelta
 from typing import Any
 
-from onthedot import App, Reject, current_task
+from onthedot import App, AtMost, Reject, current_task
 from onthedot.events import Event, Events
 
 app = App("shop", events=Events(results=("Shop.Order.*",)))
@@ -25,7 +25,7 @@ async def email(to: str, order: int = 0) -> str:
     return f"sent to {to}"
 
 
-@app.task(label="order {order} for {customer}", max_retries=2, backoff=0.05)
+@app.task(label="order {order} for {customer}", max_retries=2, backoff=0.05, limits=[AtMost(50, by="customer")])
 async def deliver(order: int, customer: str) -> str:
     await asyncio.sleep(0.01)
     if customer == "acme":

@@ -53,7 +53,7 @@ def test_tab_reaches_everything_that_can_be_used(tab: Watched, shop: Shop, path:
 def test_tasks_are_retried_and_a_source_is_paused_without_a_mouse(tab: Watched, shop: Shop) -> None:
     page = tab.page
     visit(tab, shop, "tasks?q=source%3Adeliver%20state%3Afailed")
-    page.wait_for_selector("table.tasks tbody tr")
+    page.wait_for_selector("table.tasks tbody td.check")  # of an operator
     for key in ("j", "x", "r"):
         page.keyboard.press(key)
     page.wait_for_selector("dialog[open]")

@@ -1,6 +1,6 @@
 /** Retry or cancel the chosen tasks, or all that match: count, examples, rate, reason; then a line with the progress. */
 import { signal } from "@preact/signals";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, type BulkAction, type BulkPreview } from "../api.ts";
 import { onKey } from "../keys.ts";
 import { t } from "../messages.ts";
@@ -23,10 +23,12 @@ interface BulkBarProps { uuids: readonly string[]; q: string; onDone: () => void
 export function BulkBar({ uuids, q, onDone }: BulkBarProps) {
   const [asks, ask] = useState<{ action: TaskAction; all: boolean } | null>(null);
   const all = uuids.length === 0;
+  const selected = useRef(0); // at once: a key may come before the effects of the selection
+  selected.current = uuids.length;
   useEffect(() => {
-    const stops = (["retry", "cancel"] as const).map((action) => onKey(action.charAt(0), () => uuids.length > 0 && ask({ action, all: false })));
+    const stops = (["retry", "cancel"] as const).map((action) => onKey(action.charAt(0), () => selected.current > 0 && ask({ action, all: false })));
     return () => stops.forEach((stop) => stop());
-  }, [uuids.length]);
+  }, []);
   const buttons = (isAll: boolean) => (["retry", "cancel"] as const).map((action) => (
     <button key={action} onClick={() => ask({ action, all: isAll })}>
       <Icon name={action === "retry" ? "retry" : "cancelled"} />{isAll ? t.allAction[action] : t[action]}

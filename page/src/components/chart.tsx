@@ -2,13 +2,13 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { count, preciseClock } from "../format.ts";
+import { axisTime, clock, count } from "../format.ts";
 import { t } from "../messages.ts";
-import { theme, zone } from "../session.ts";
+import { type Mark, marksWithin } from "../ranges.ts";
+import { now, theme, zone } from "../session.ts";
 
 export interface Line { name: string; color: string; values: readonly (number | null)[] }
-/** A moment on a chart, in seconds, and its name. */
-export interface Mark { at: number; name: string }
+/** at, and that of the marks: seconds. */
 interface ChartProps { title: string; at: readonly number[]; lines: readonly Line[]; marks?: readonly Mark[] }
 
 const HEIGHT = 180;
@@ -23,10 +23,6 @@ let library: Promise<Library> | undefined;
 function loadLibrary(): Promise<Library> {
   library ??= import("uplot").then((module) => module.default);
   return library;
-}
-
-function shortClock(seconds: number): string {
-  return preciseClock(seconds * 1000, zone.value).slice(0, 8);
 }
 
 /** The room inside the padding. */
@@ -55,7 +51,10 @@ function drawMarks({ ctx, bbox, valToPos }: uPlot, marks: readonly Mark[]) {
     ctx.moveTo(x, bbox.top);
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
-    ctx.fillText(name, x + 4 * devicePixelRatio, bbox.top + 12 * devicePixelRatio);
+    const gap = 4 * devicePixelRatio;
+    const room = bbox.left + bbox.width - x - gap;
+    const { width } = ctx.measureText(name);
+    ctx.fillText(name, width > room ? x - gap - width : x + gap, bbox.top + 12 * devicePixelRatio);
   }
   ctx.restore();
 }
@@ -67,7 +66,13 @@ function lonePoints(plot: uPlot, series: number): number[] {
   return [...values.keys()].filter((i) => !isEmpty(i) && isEmpty(i - 1) && isEmpty(i + 1));
 }
 
-function options(lines: readonly Line[], width: number, marks: () => readonly Mark[]): uPlot.Options {
+/** Below the axis: as the span of the chart needs it. */
+function axisTimes({ data: [at] }: uPlot, times: readonly number[]): string[] {
+  const span = ((at?.at(-1) ?? 0) - (at?.[0] ?? 0)) * 1000;
+  return times.map((time) => axisTime(time * 1000, span, zone.value));
+}
+
+function options(Plot: Library, lines: readonly Line[], width: number, marks: () => readonly Mark[]): uPlot.Options {
   const ink = cssColor("--ink-2");
   const grid = { stroke: cssColor("--line"), width: 1 };
   const ticks = { show: false };
@@ -75,12 +80,13 @@ function options(lines: readonly Line[], width: number, marks: () => readonly Ma
     width,
     height: HEIGHT,
     legend: { show: false },
+    tzDate: (seconds) => (zone.value === "UTC" ? Plot.tzDate(new Date(seconds * 1000), "Etc/UTC") : new Date(seconds * 1000)),
     hooks: { draw: [(plot) => drawMarks(plot, marks())] },
     cursor: { y: false, points: { show: false } },
     padding: [8, 30, 0, 0],
     scales: { x: { time: true }, y: { range: (_, __, top) => [0, Math.max(1, top * 1.1)] } },
     axes: [
-      { stroke: ink, font: AXIS_FONT, grid: { show: false }, ticks, size: 28, space: 90, values: (_, marks) => marks.map(shortClock) },
+      { stroke: ink, font: AXIS_FONT, grid: { show: false }, ticks, size: 28, space: 90, values: axisTimes },
       { stroke: ink, font: AXIS_FONT, grid, ticks, size: 56, space: 36, incrs: INCREMENTS, values: (_, marks) => marks.map((mark) => count(mark)) },
     ],
     series: [
@@ -98,7 +104,7 @@ export function Chart({ title, at, lines, marks = [] }: ChartProps) {
   const plot = useRef<uPlot | null>(null);
   const [isTable, showTable] = useState(false);
   const [loaded, setLoaded] = useState<{ Plot: Library } | null>(null);
-  const shown = marks.filter((mark) => mark.at >= (at[0] ?? Infinity) && mark.at <= (at.at(-1) ?? 0));
+  const shown = marksWithin(marks, at);
   const drawn = useRef(shown);
   drawn.current = shown;
   const names = lines.map(({ name }) => name).join();
@@ -113,7 +119,7 @@ export function Chart({ title, at, lines, marks = [] }: ChartProps) {
     if (!element || !loaded) return undefined;
     const make = () => {
       plot.current?.destroy();
-      plot.current = new loaded.Plot(options(lines, widthOf(element), () => drawn.current), data(at, lines), element);
+      plot.current = new loaded.Plot(options(loaded.Plot, lines, widthOf(element), () => drawn.current), data(at, lines), element);
     };
     make();
     const resized = new ResizeObserver(() => plot.current?.setSize({ width: widthOf(element), height: HEIGHT }));
@@ -128,7 +134,7 @@ export function Chart({ title, at, lines, marks = [] }: ChartProps) {
       plot.current?.destroy();
       plot.current = null;
     };
-  }, [isTable, names, loaded]);
+  }, [isTable, names, loaded, zone.value]);
   useEffect(() => plot.current?.setData(data(at, lines)), [at, lines]);
   return (
     <section class="card">
@@ -136,13 +142,17 @@ export function Chart({ title, at, lines, marks = [] }: ChartProps) {
         <h2>{title}</h2>
         <span class="legend">
           {lines.map((line) => <span key={line.name} class={`key ${line.color.slice(2)}`}>{line.name}</span>)}
-          {shown.map((mark) => <span key={mark.name}>{t.releaseAt(mark.name, shortClock(mark.at))}</span>)}
+          {shown.map((mark) => <span key={mark.name}>{t.releaseAt(mark.name, shortTime(mark.at))}</span>)}
         </span>
         <button class="quiet" aria-pressed={isTable} onClick={() => showTable(!isTable)}>{isTable ? t.asChart : t.asTable}</button>
       </div>
       {isTable ? <ChartTable at={at} lines={lines} /> : <div class="chart" ref={place} role="img" aria-label={title} />}
     </section>
   );
+}
+
+function shortTime(seconds: number): string {
+  return clock(seconds * 1000, now.value, zone.value);
 }
 
 function data(at: readonly number[], lines: readonly Line[]): uPlot.AlignedData {
@@ -157,7 +167,7 @@ function ChartTable({ at, lines }: Omit<ChartProps, "title">) {
         <tbody>
           {at.map((moment, i) => (
             <tr key={moment}>
-              <td>{shortClock(moment)}</td>
+              <td>{shortTime(moment)}</td>
               {lines.map((line) => <td key={line.name} class="number">{line.values[i] == null ? t.none : count(Math.round(line.values[i] ?? 0))}</td>)}
             </tr>
           ))}

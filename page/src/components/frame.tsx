@@ -7,6 +7,7 @@ import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
 import { api, attempt, canOperate, isHeld, live, loadStatus, notices, notify, now, router, status, storeTrouble, theme, zone } from "../session.ts";
 import { BulkProgress } from "./bulk-bar.tsx";
+import { ExplainOnKey } from "./explain-dialog.tsx";
 import { Help } from "./help.tsx";
 import { Icon } from "./icon.tsx";
 import { PageLink } from "./link.tsx";
@@ -48,6 +49,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
           </p>
         ))}
       </div>
+      <ExplainOnKey />
       {hasHelp && <Help onClose={() => showHelp(false)} />}
     </>
   );
@@ -97,7 +99,7 @@ function Facts() {
         <>
           <span class={found.workers === 0 ? "fact none-alive" : "fact"}>{t.workers(found.workers)}</span>
           <span class="fact wide">{t.slots(found.running, found.slots)}</span>
-          {found.releases.length > 1 && <span class="fact wide mixed">{t.releases(found.workers_by_release)}</span>}
+          {found.releases.length > 0 && <span class={found.releases.length > 1 ? "fact wide mixed" : "fact wider"}>{t.releases(found.workers_by_release)}</span>}
           <span class="fact wider" title={found.store.server ?? undefined}>{t.store(found.store.kind, found.store.round_trip_ms)}</span>
         </>
       )}

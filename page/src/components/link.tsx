@@ -10,12 +10,14 @@ interface PageLinkProps {
   label?: string;
   /** -1: another link of the same group is reached by Tab. */
   tabIndex?: number;
+  /** What Enter opens in a row that has several links. */
+  opens?: boolean;
 }
 
 /** A page of ours, by its path below the base. */
-export function PageLink({ to, children, current, label, tabIndex, ...rest }: PageLinkProps) {
+export function PageLink({ to, children, current, label, tabIndex, opens, ...rest }: PageLinkProps) {
   return (
-    <a href={router.base + to} data-route={to} class={rest.class} aria-current={current ? "page" : undefined} aria-label={label} tabIndex={tabIndex}>
+    <a href={router.base + to} data-route={to} class={rest.class} aria-current={current ? "page" : undefined} aria-label={label} tabIndex={tabIndex} data-open={opens}>
       {children}
     </a>
   );

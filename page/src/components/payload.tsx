@@ -14,7 +14,7 @@ export function PayloadButton({ path, title }: { path: string; title: string }) 
   const [isOpen, open] = useState(false);
   return (
     <>
-      <button onClick={() => open(true)}>{t.events.payload}</button>
+      <button data-open onClick={() => open(true)}>{t.events.payload}</button>
       {isOpen && <PayloadDialog path={path} title={title} onClose={() => open(false)} />}
     </>
   );

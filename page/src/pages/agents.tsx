@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AgentRow, HandleRow, OutboxDetail, Rows } from "../api.ts";
+import type { AgentList, AgentRow, HandleRow, Rows } from "../api.ts";
 import { Empty, Loaded } from "../components/empty.tsx";
 import { PageLink } from "../components/link.tsx";
 import { Sparkline } from "../components/sparkline.tsx";
@@ -12,10 +12,9 @@ import { router } from "../session.ts";
 import { useView } from "../view.ts";
 
 export function AgentsPage() {
-  const { data, error } = useView<Rows<AgentRow>>("/agents", {}, {
+  const { data, error } = useView<AgentList>("/agents", {}, {
     watch: "watch=overview", on: ["counts", "rates", "invalidate"], pause: 2000, every: 5000,
   });
-  const outbox = useView<OutboxDetail>("/outbox", {}, { watch: "watch=overview", on: ["invalidate"], pause: 2000, every: 5000 });
   return (
     <div class="stack">
       <header class="page-head"><h1>{t.pages.agents}</h1><span class="hint">{data.value && count(data.value.items.length)}</span></header>
@@ -24,7 +23,7 @@ export function AgentsPage() {
           ? <Empty icon="agents" title={t.empty.agents} text={t.empty.agentsText} code={t.empty.agentsCode} />
           : <section class="card"><Table rows={items} /></section>)}
       </Loaded>
-      {outbox.data.value && <Handles counts={outbox.data.value.handles} />}
+      {data.value && <Handles counts={data.value.handles} />}
     </div>
   );
 }

@@ -6,6 +6,7 @@ import { PageLink } from "../components/link.tsx";
 import { Badge } from "../components/state.tsx";
 import { Clock } from "../components/time.tsx";
 import { count } from "../format.ts";
+import { useListKeys } from "../list-keys.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
 import { canOperate, router } from "../session.ts";
@@ -22,6 +23,7 @@ export function AuditPage() {
   const { data, error } = useView<AuditList>("/audit", { ...given, cursor }, {
     watch: "watch=overview", on: ["invalidate"], pause: 1000, every: 2000,
   });
+  useListKeys();
   const isFiltered = given.user !== "" || given.action !== "";
   return (
     <div class="stack">

@@ -7,27 +7,32 @@ import { PageLink } from "../components/link.tsx";
 import { Sparkline } from "../components/sparkline.tsx";
 import { Ago, Clock } from "../components/time.tsx";
 import { count } from "../format.ts";
+import { useListKeys } from "../list-keys.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
 import { canOperate, router } from "../session.ts";
 import { useView } from "../view.ts";
 
 const TIMES = ["1h", "24h", "7d"] as const;
+type Time = (typeof TIMES)[number];
 
 export function FailedPage() {
-  const given = router.location.value.query.get("since");
-  const since = TIMES.find((time) => time === given) ?? "24h";
-  const { data, error } = useView<FailureList>("/failures", { since }, {
+  const { query } = router.location.value;
+  const since = TIMES.find((time) => time === query.get("since")) ?? "24h";
+  const source = query.get("source") ?? "";
+  const { data, error } = useView<FailureList>("/failures", { since, source }, {
     watch: "watch=overview", on: ["transitions", "counts", "invalidate"], pause: 2000, every: 10_000,
   });
+  useListKeys();
   return (
     <div class="stack">
       <header class="page-head">
         <h1>{t.pages.failed}</h1>
         <span class="hint">{data.value && t.failedSummary(count(data.value.counted), data.value.items.length)}</span>
         <span class="grow" />
+        <SourceFilter since={since} source={source} rows={data.value?.items ?? []} />
         <nav class="tabs small" aria-label={t.since}>
-          {TIMES.map((time) => <PageLink key={time} to={pathOf("failed", "", { since: time })} current={since === time}>{t.times[time]}</PageLink>)}
+          {TIMES.map((time) => <PageLink key={time} to={pathOf("failed", "", { since: time, source })} current={since === time}>{t.times[time]}</PageLink>)}
         </nav>
       </header>
       <Loaded data={data.value} error={error.value}>
@@ -41,6 +46,22 @@ export function FailedPage() {
           ))}
       </Loaded>
     </div>
+  );
+}
+
+/** Sources whose failures this tab has seen: a filtered list names only one. */
+const seen = new Set<string>();
+
+function SourceFilter({ since, source, rows }: { since: Time; source: string; rows: readonly FailureRow[] }) {
+  for (const name of [source, ...rows.map((row) => row.source)]) if (name) seen.add(name);
+  const choose = (name: string) => router.go(pathOf("failed", "", { since, source: name }));
+  return (
+    <label class="inline-field"><span>{t.columns.source}</span>
+      <select value={source} onChange={(event) => choose(event.currentTarget.value)}>
+        <option value="">{t.all}</option>
+        {[...seen].sort().map((name) => <option key={name} value={name}>{name}</option>)}
+      </select>
+    </label>
   );
 }
 
@@ -60,7 +81,7 @@ function Group({ row }: { row: FailureRow }) {
       </div>
       <div class="group-trend" title={t.trend}>{row.trend.some((n) => n > 0) && <Sparkline values={row.trend} kind="bars" />}</div>
       <div class="group-actions">
-        <PageLink class="button" to={pathOf("tasks", "", { q: `group:${row.group}` })}>{t.showAll(row.count)}</PageLink>
+        <PageLink class="button" opens to={pathOf("tasks", "", { q: `group:${row.group}` })}>{t.showAll(row.count)}</PageLink>
         {row.example && <PageLink class="button" to={pathOf("tasks", row.example)}>{t.example}</PageLink>}
         {canOperate.value && <button onClick={() => ask(true)}><Icon name="retry" />{t.retryGroup}</button>}
         {asks && <ActionDialog action="retry" uuids={[]} q={`group:${row.group} state:failed`} onClose={() => ask(false)} onDone={() => undefined} />}

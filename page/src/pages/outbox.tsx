@@ -1,10 +1,11 @@
-import type { EventList, OutboxDetail, PauseRow, RelayRow, TopicRow } from "../api.ts";
+import type { OutboxDetail, PauseRow, RelayRow, TopicRow } from "../api.ts";
 import { AskButton, ChangeButton } from "../components/change-button.tsx";
 import { DeadLetters } from "../components/dead-letters.tsx";
 import { Empty, Loaded } from "../components/empty.tsx";
 import { FailedEvents } from "../components/failed-events.tsx";
 import { Ago, Since } from "../components/time.tsx";
 import { count } from "../format.ts";
+import { useListKeys } from "../list-keys.ts";
 import { t } from "../messages.ts";
 import { canOperate } from "../session.ts";
 import { useView } from "../view.ts";
@@ -13,11 +14,8 @@ const LIVE = { watch: "watch=overview", on: ["invalidate"], pause: 1000, every: 
 
 export function OutboxPage() {
   const { data, error, reload } = useView<OutboxDetail>("/outbox", {}, LIVE);
-  const failed = useView<EventList>("/outbox/events", { status: "failed", limit: 50 }, LIVE);
-  const again = () => {
-    reload(true);
-    failed.reload(true);
-  };
+  useListKeys();
+  const again = () => reload(true);
   return (
     <Loaded data={data.value} error={error.value}>
       {(outbox) => (
@@ -32,8 +30,8 @@ export function OutboxPage() {
           {outbox.topics.length === 0 && outbox.relays.length === 0
             ? <Empty icon="outbox" title={t.empty.outbox} text={t.empty.outboxText} code={t.empty.outboxCode} />
             : <Topics rows={outbox.topics} onDone={again} />}
-          {failed.data.value && failed.data.value.items.length > 0 && (
-            <FailedEvents rows={failed.data.value.items} isMore={failed.data.value.cursor !== null} onDone={again} />
+          {outbox.failed_events.length > 0 && (
+            <FailedEvents rows={outbox.failed_events} isMore={outbox.failed > outbox.failed_events.length} onDone={again} />
           )}
           <DeadLetters />
           <Relays outbox={outbox} />

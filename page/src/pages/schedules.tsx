@@ -8,9 +8,10 @@ import { Planned, ScheduleForm } from "../components/schedule-form.tsx";
 import { Badge } from "../components/state.tsx";
 import { Ago, Clock } from "../components/time.tsx";
 import { clock, count, duration, hour, parseTime } from "../format.ts";
+import { useListKeys } from "../list-keys.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
-import { api, attempt, canOperate, notify, now, zone } from "../session.ts";
+import { api, attempt, canOperate, notify, now, router, zone } from "../session.ts";
 import { useView } from "../view.ts";
 
 const MANY_AT_ONCE = 5;
@@ -20,6 +21,7 @@ const ON_CHANGES = { watch: "watch=overview", on: ["invalidate"] as const };
 export function SchedulesPage() {
   const { data, error, reload } = useView<Rows<ScheduleRow>>("/schedules", {}, { ...ON_CHANGES, pause: 1000, every: 5000 });
   const [isNew, setNew] = useState(false);
+  useListKeys();
   const sources = [...new Set((data.value?.items ?? []).map(({ source }) => source))];
   return (
     <div class="stack">
@@ -72,7 +74,7 @@ function Day() {
 }
 
 function Table({ rows, onDone }: { rows: readonly ScheduleRow[]; onDone: () => void }) {
-  const [open, setOpen] = useState("");
+  const [open, setOpen] = useState(router.location.value.query.get("open") ?? "");
   return (
     <table class="rows cards">
       <thead>
@@ -87,7 +89,7 @@ function Table({ rows, onDone }: { rows: readonly ScheduleRow[]; onDone: () => v
           <tr key={row.name}>
             <td class="state-column"><ScheduleState row={row} /></td>
             <td class="main">
-              <button class="link" aria-expanded={open === row.name} onClick={() => setOpen(open === row.name ? "" : row.name)}>
+              <button class="link" data-open aria-expanded={open === row.name} onClick={() => setOpen(open === row.name ? "" : row.name)}>
                 <Icon name={open === row.name ? "down" : "right"} />{row.name}
               </button>
             </td>

@@ -1,7 +1,6 @@
 /** One source: figures, limits, pauses, charts, and what belongs to it. */
-import { useMemo, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import type { SourceDetail, SourceLimitRow } from "../api.ts";
-import { Chart } from "../components/chart.tsx";
 import { Dialog, Field, ReasonDialog } from "../components/dialog.tsx";
 import { Loaded } from "../components/empty.tsx";
 import { PageLink } from "../components/link.tsx";
@@ -9,10 +8,11 @@ import { PauseButton } from "../components/pause-button.tsx";
 import { jsonObject } from "../components/schedule-form.tsx";
 import { running, SourceMarks } from "../components/source-table.tsx";
 import { Ago } from "../components/time.tsx";
+import { TimeCharts } from "../components/time-charts.tsx";
 import { count, duration, rate } from "../format.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
-import { api, attempt, canOperate, notify, router } from "../session.ts";
+import { api, attempt, canOperate, notify, now, router } from "../session.ts";
 import { useView } from "../view.ts";
 
 const BATCHES = ":batch";
@@ -38,7 +38,7 @@ export function SourcePage() {
             <Limits source={source} onDone={onDone} />
             <Pauses source={source} onDone={onDone} />
           </div>
-          <Charts source={source} />
+          <TimeCharts source={source.name} history={source.history} now={now.value} />
           <div class="columns">
             <Failures source={source} />
             <Neighbours source={source} />
@@ -110,7 +110,7 @@ function Figures({ source }: { source: SourceDetail }) {
     [t.states.waiting, count(source.waiting), link("waiting")],
     [t.states.failed, count(source.failed), link("failed")],
     [t.tiles.oldest, source.oldest_ready === null ? t.none : duration(source.oldest_ready * 1000)],
-    [t.columns.p50, seconds(source.p50_ms)],
+    [t.columns.latency, seconds(source.hour?.latency_p95_ms)],
     [t.columns.p95, seconds(source.p95_ms)],
     [t.columns.done, source.rates ? rate(source.rates.done) : t.none],
   ];
@@ -180,6 +180,8 @@ function LimitDialog({ limit, onClose, onDone }: { limit: SourceLimitRow; onClos
 }
 
 function Pauses({ source, onDone }: PartProps) {
+  const [isAsking, ask] = useState(false);
+  const hasKeys = source.limits.some(({ name }) => name.includes("/"));
   const all = [...(source.paused ? [source.paused] : []), ...source.paused_keys];
   const resume = (key: string | null) => attempt(async () => {
     await api.send("POST", `/sources/${encodeURIComponent(source.name)}/resume`, { key });
@@ -188,7 +190,10 @@ function Pauses({ source, onDone }: PartProps) {
   });
   return (
     <section class="card">
-      <div class="card-head"><h2>{t.pauses}</h2></div>
+      <div class="card-head">
+        <h2>{t.pauses}</h2>
+        {canOperate.value && hasKeys && <button onClick={() => ask(true)}>{t.pauseKey}</button>}
+      </div>
       {all.length === 0 ? <p class="hint pad">{t.noPauses}</p> : (
         <ul class="plain">
           {all.map((pause) => (
@@ -200,25 +205,27 @@ function Pauses({ source, onDone }: PartProps) {
           ))}
         </ul>
       )}
+      {isAsking && <PauseKeyDialog source={source} onClose={() => ask(false)} onDone={onDone} />}
     </section>
   );
 }
 
-function Charts({ source: { series } }: { source: SourceDetail }) {
-  const at = useMemo(() => series.at.map((moment) => Date.parse(moment) / 1000), [series]);
-  const line = (name: string, key: string, color: string) => ({ name, color, values: series.series[key] ?? [] });
-  const [ended, late, depth] = useMemo(() => [
-    [line(t.tiles.done, "done", "--c-running"), line(t.states.failed, "failed", "--c-failed")],
-    [line(t.p50, "latency_p50", "--c-running"), line(t.p95, "latency_p95", "--c-paused")],
-    [line(t.depth, "depth", "--c-ready")],
-  ], [series]);
-  if (!at.length || !ended || !late || !depth) return null;
+function PauseKeyDialog({ source, onClose, onDone }: PartProps & { onClose: () => void }) {
+  const [key, setKey] = useState("");
+  const [reason, setReason] = useState("");
+  const confirm = async () => {
+    await api.send("POST", `/sources/${encodeURIComponent(source.name)}/pause`, { key: key.trim(), reason: reason.trim() });
+    notify("done", t.pausedFor(source.name, key.trim()));
+    onDone();
+  };
   return (
-    <div class="columns three">
-      <Chart title={t.endedPer(duration(series.step * 1000))} at={at} lines={ended} />
-      <Chart title={t.latencyMs} at={at} lines={late} />
-      <Chart title={t.depthTitle} at={at} lines={depth} />
-    </div>
+    <Dialog title={t.pauseKeyTitle(source.name)} action={t.pauseAction} disabled={key.trim() === "" || reason.trim() === ""} onClose={onClose} onConfirm={confirm}>
+      <p>{t.pauseKeyEffect}</p>
+      <Field label={t.pauseKeyLabel} hint={t.pauseKeyHint}>
+        <input value={key} maxLength={200} required spellcheck={false} onInput={(event) => setKey(event.currentTarget.value)} />
+      </Field>
+      <Field label={t.reason} hint={t.reasonHint}><input value={reason} maxLength={200} required onInput={(event) => setReason(event.currentTarget.value)} /></Field>
+    </Dialog>
   );
 }
 

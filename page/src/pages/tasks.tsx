@@ -21,6 +21,9 @@ const PAGE = 50;
 const ENDED: ReadonlySet<string> = new Set(["succeeded", "failed", "cancelled"]);
 const ROW_PAUSE = 60;
 const CONTINUES_FOR = 10_000;
+/** What the back button brings back, beside the scroll position. */
+const SELECTED = "selected";
+const CURRENT = "current";
 
 export function TasksPage() {
   const { query } = router.location.value;
@@ -37,9 +40,11 @@ function Tasks({ q, cursor }: { q: string; cursor: string }) {
   const shown = useSignal<TaskList | null>(null);
   const patches = useSignal<ReadonlyMap<string, Partial<TaskRow>>>(new Map());
   const fresh = useSignal<ReadonlySet<string>>(new Set());
-  const selected = useSignal<ReadonlySet<string>>(new Set());
+  const selected = useSignal<ReadonlySet<string>>(new Set(router.recall<string[]>(SELECTED)));
   const current = useSignal(-1);
   const rows = useComputed(() => (shown.value?.items ?? []).map((row) => ({ ...row, ...patches.value.get(row.uuid) })));
+  useEffect(() => selected.subscribe((uuids) => router.keep(SELECTED, [...uuids])), []);
+  useEffect(() => current.subscribe((index) => index >= 0 && router.keep(CURRENT, rows.peek()[index]?.uuid)), []);
 
   const show = () => {
     shown.value = latest.data.value;
@@ -59,6 +64,7 @@ function Tasks({ q, cursor }: { q: string; cursor: string }) {
     if (q === "") failedCount.value = found.counts?.failed?.n ?? failedCount.value;
     if (!shown.value || shown.value.items.length === 0) {
       show();
+      if (current.value < 0) current.value = rows.value.findIndex(({ uuid }) => uuid === router.recall(CURRENT));
       return;
     }
     const known = new Set(shown.value.items.map(({ uuid }) => uuid));

@@ -1,4 +1,5 @@
 import { Fragment } from "preact";
+import { useState } from "preact/hooks";
 import type { Rows, WorkerRow } from "../api.ts";
 import { Empty, Loaded } from "../components/empty.tsx";
 import { Icon } from "../components/icon.tsx";
@@ -6,8 +7,9 @@ import { PageLink } from "../components/link.tsx";
 import { Figure } from "../components/source-table.tsx";
 import { Sparkline } from "../components/sparkline.tsx";
 import { Badge } from "../components/state.tsx";
-import { Since } from "../components/time.tsx";
+import { Clock, Since } from "../components/time.tsx";
 import { age, bytes, clock, count, duration, parseTime } from "../format.ts";
+import { useListKeys } from "../list-keys.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
 import { now, zone } from "../session.ts";
@@ -23,6 +25,7 @@ export function WorkersPage() {
   const { data, error } = useView<Rows<WorkerRow>>("/workers", {}, {
     watch: "watch=overview", on: ["invalidate", "rates"], pause: 1000, every: 2000,
   });
+  useListKeys();
   const live = data.value?.items.filter(({ alive }) => alive) ?? [];
   const releases = new Set(live.map(({ release }) => release));
   return (
@@ -44,6 +47,7 @@ export function WorkersPage() {
 }
 
 function Table({ rows }: { rows: readonly WorkerRow[] }) {
+  const [open, setOpen] = useState("");
   return (
     <table class="rows cards">
       <thead>
@@ -56,10 +60,11 @@ function Table({ rows }: { rows: readonly WorkerRow[] }) {
       <tbody>
         {rows.map((row) => (
           <Fragment key={row.id}>
-            <Row row={row} />
+            <Row row={row} isOpen={open === row.id} onOpen={() => setOpen(open === row.id ? "" : row.id)} />
             {(row.longest.length > 0 || row.lost) && (
               <tr class={row.alive ? "runs-line" : "runs-line gone"}><td colSpan={COLUMNS}>{row.lost ? <Lost row={row} /> : <Longest row={row} />}</td></tr>
             )}
+            {open === row.id && <tr class="detail"><td colSpan={COLUMNS}><Detail row={row} /></td></tr>}
           </Fragment>
         ))}
       </tbody>
@@ -67,14 +72,17 @@ function Table({ rows }: { rows: readonly WorkerRow[] }) {
   );
 }
 
-function Row({ row }: { row: WorkerRow }) {
+function Row({ row, isOpen, onOpen }: { row: WorkerRow; isOpen: boolean; onOpen: () => void }) {
   const lag = row.loop_lag_ms;
   return (
     <tr class={row.alive ? "" : "gone"}>
       <td class="state-column">
         <span class={`state ${row.alive ? "state-succeeded" : "state-cancelled"}`}><Icon name={row.alive ? "succeeded" : "cancelled"} /><span>{row.alive ? t.worker.alive : t.worker.died}</span></span>
       </td>
-      <td class="main">{row.host}<span class="hint"> {t.pid(row.pid)} <code>{row.short_id}</code></span><Marks row={row} /></td>
+      <td class="main">
+        <button class="link" data-open aria-expanded={isOpen} onClick={onOpen}><Icon name={isOpen ? "down" : "right"} />{row.host}</button>
+        <span class="hint"> {t.pid(row.pid)} <code>{row.short_id}</code></span><Marks row={row} />
+      </td>
       <td class="busy-column" data-name={t.columns.busy}>{row.alive ? <Busy row={row} /> : <span class="none">{t.none}</span>}</td>
       <td class="trend" data-name={t.worker.donePerMinute}>
         {row.done.some((n) => n > 0) && <Sparkline values={row.done} kind="bars" />}
@@ -150,5 +158,18 @@ function SourceNames({ names }: { names: readonly string[] }) {
       {shown.map((name) => <PageLink key={name} class="tag" to={pathOf("sources", name)}>{name}</PageLink>)}
       {names.length > shown.length && <span class="hint" title={names.join(", ")}>{t.more(names.length - shown.length)}</span>}
     </>
+  );
+}
+
+/** What it can run, in full. */
+function Detail({ row }: { row: WorkerRow }) {
+  return (
+    <dl class="facts-list">
+      <div><dt>{t.workerId}</dt><dd><code>{row.id}</code></dd></div>
+      <div><dt>{t.columns.began}</dt><dd><Clock at={row.since} /></dd></div>
+      <div><dt>{t.pools}</dt><dd>{Object.entries(row.slots).map(([pool, n]) => t.poolSlots(pool, count(n))).join(", ")}</dd></div>
+      <div><dt>{t.columns.sources}</dt><dd>{row.sources.map((name) => <PageLink key={name} class="tag" to={pathOf("sources", name)}>{name}</PageLink>)}</dd></div>
+      {row.schedules.length > 0 && <div><dt>{t.pages.schedules}</dt><dd>{row.schedules.join(", ")}</dd></div>}
+    </dl>
   );
 }

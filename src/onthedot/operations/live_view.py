@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf
@@ -85,6 +86,10 @@ class LiveView:
             self._trouble = str(error)
             self._trouble_since = self._trouble_since or from_ms(self._clock.now())
         return self._snapshot()
+
+    def history(self, source: str) -> Sequence[int]:
+        """Return the tasks of a source that ended in each of the last 60 seconds."""
+        return self._throughput.history(*ENDS, source=source)[-_HISTORY:]
 
     async def _follow(self) -> None:
         for _ in range(_MAX_READS):

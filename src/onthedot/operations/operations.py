@@ -47,6 +47,7 @@ from onthedot.operations.run_times import recent_durations
 from onthedot.operations.schedules import ScheduleOperations
 from onthedot.operations.series import SeriesData, read_series
 from onthedot.operations.signals import SignalOperations
+from onthedot.operations.source_hours import SourceHour, read_source_hours
 from onthedot.operations.sources import SourceInfo, source_infos
 from onthedot.operations.streams import StreamSlice, item_reader, read_after, read_stream
 from onthedot.operations.task_queries import BATCH, TaskFilter, TaskPage, TaskQueries
@@ -383,6 +384,10 @@ class Operations(Recorded):
         the last hour; step: 60, 600 or 3600 seconds, by default the smallest one that covers the span.
         """
         return await read_series(self._store, self.clock, names, source, since, until, step)
+
+    async def source_hours(self) -> Mapping[str, SourceHour]:
+        """Return what all workers did with each source in the last hour."""
+        return await read_source_hours(self._store, int(self.clock.now()))
 
     async def releases(self, since: datetime) -> list[ReleaseInfo]:
         """Return the code releases that a worker ran first since then, the oldest first."""

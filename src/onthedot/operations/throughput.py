@@ -100,10 +100,17 @@ class Throughput:
         span = max(1.0, (now - max(began, first * 1000)) / 1000)
         return {which: number / span for which, number in total.items()}
 
-    def history(self, *steps: Step) -> list[int]:
-        """Return the number of these steps per second, the oldest first, without the current second."""
+    def history(self, *steps: Step, source: str | None = None) -> list[int]:
+        """Return the number of these steps per second, the oldest first, without the current second.
+
+        source: only of this one.
+        """
         last = self._store_now() // 1000
         return [
-            sum(number for (_, step), number in self._by_second.get(second, _NOTHING).items() if step in steps)
+            sum(
+                number
+                for (each, step), number in self._by_second.get(second, _NOTHING).items()
+                if step in steps and source in (None, each)
+            )
             for second in range(last - self._seconds + 1, last)
         ]

@@ -23,7 +23,7 @@ from onthedot.web.sign_in import checked_sign_in
 
 STATIC = Path(__file__).parent / "static"
 _PAGES = re.compile(
-    r"/(|login|failed|schedules|workers|waiting|outbox|agents|audit|(tasks|sources|flows|batches|schedules|workers)(/[^/]+)?)"
+    r"/((login|failed|schedules|workers|waiting|outbox|agents|audit|(tasks|sources|flows|batches)(/[^/]+)?)/?)?"
 )
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HASHED = re.compile(r".+-[A-Z0-9]{8}\.(js|css)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
@@ -122,6 +122,11 @@ class WebContext:
         if found.trouble:
             raise ApiError("store_unavailable", found.trouble)
         return found
+
+    async def history(self, source: str) -> Sequence[int]:
+        """Tasks of a source that ended in each of the last 60 seconds."""
+        await self.live()
+        return () if self._live is None else self._live[1].history(source)
 
     async def _look(self) -> LiveSnapshot:
         operations = self.operations

@@ -85,6 +85,13 @@ class AgentRow(Struct, frozen=True, kw_only=True):
     paused: PauseRow | None
 
 
+class AgentList(Struct, frozen=True):
+    """All agents. handles: resume handles by status."""
+
+    items: Sequence[AgentRow]
+    handles: Mapping[str, int]
+
+
 class ExpectedEvents(Struct, frozen=True):
     """So many events of these types together."""
 

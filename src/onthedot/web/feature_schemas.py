@@ -41,18 +41,6 @@ class GroupRow(Struct, frozen=True):
     members: int
 
 
-class OutboxDetail(Struct, frozen=True, kw_only=True):
-    """The outbox. handles: resume handles by status."""
-
-    pending: int
-    failed: int
-    topics: Sequence[TopicRow]
-    relays: Sequence[RelayRow]
-    groups: Sequence[GroupRow]
-    paused: PauseRow | None
-    handles: Mapping[str, int]
-
-
 class EventRow(Struct, frozen=True, kw_only=True):
     """An event of the outbox, without its payload. number: its place in the order of publishing."""
 
@@ -74,6 +62,19 @@ class EventList(Struct, frozen=True):
 
     items: Sequence[EventRow]
     cursor: str | None
+
+
+class OutboxDetail(Struct, frozen=True, kw_only=True):
+    """The outbox. handles: resume handles by status; failed_events: the first 50, of which `failed` is the number."""
+
+    pending: int
+    failed: int
+    topics: Sequence[TopicRow]
+    relays: Sequence[RelayRow]
+    groups: Sequence[GroupRow]
+    paused: PauseRow | None
+    handles: Mapping[str, int]
+    failed_events: Sequence[EventRow]
 
 
 class AuditRow(Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onthedot.web.change_routes import CHANGE_ROUTES
 from onthedot.web.endpoints import NoBody, Route
-from onthedot.web.event_schemas import AgentRow, DeadLetterDetail, DeadLetterList, EventDetail, HandleRow
+from onthedot.web.event_schemas import AgentList, DeadLetterDetail, DeadLetterList, EventDetail, HandleRow
 from onthedot.web.feature_schemas import AuditList, EventList, OutboxDetail
 from onthedot.web.filters import TaskQuery
 from onthedot.web.flow_schemas import BatchDetail, BatchRow, FlowDetail, FlowRow, SignalRow, StreamList, WaitingList
@@ -37,14 +37,13 @@ from onthedot.web.schemas import (
     Overview,
     Rows,
     Segment,
-    SeriesDetail,
     SignIn,
     SourceRow,
     StatusDetail,
     TaskDetail,
     TaskList,
 )
-from onthedot.web.source_schemas import SourceDetail
+from onthedot.web.source_schemas import ChartDetail, SourceDetail
 from onthedot.web.sse import ChangesQuery, follow_changes
 from onthedot.web.worker_schemas import WorkerDetail, WorkerRow
 
@@ -174,7 +173,7 @@ READ_ROUTES: tuple[Route, ...] = (
         errors=("not_available", "not_found", "bus_unavailable"),
     ),
     Route(
-        method="GET", path="/agents", handler=agents.list_agents, access="viewer", answer=Rows[AgentRow],
+        method="GET", path="/agents", handler=agents.list_agents, access="viewer", answer=AgentList,
         summary="All agents", errors=("not_available",),
     ),
     Route(
@@ -182,7 +181,7 @@ READ_ROUTES: tuple[Route, ...] = (
         query=agents.HandleQuery, summary="The resume handles of a correlation id", errors=("not_available",),
     ),
     Route(
-        method="GET", path="/series", handler=series.show_series, access="viewer", answer=SeriesDetail,
+        method="GET", path="/series", handler=series.show_series, access="viewer", answer=ChartDetail,
         query=series.SeriesQuery, summary="The work of all workers over time", has_etag=True,
     ),
     Route(

@@ -15,6 +15,7 @@ from onthedot.operations.explain import Explanation
 from onthedot.operations.feed_state import Rates
 from onthedot.operations.humanize import short_id
 from onthedot.operations.limits import LimitInfo
+from onthedot.operations.source_hours import SourceHour
 from onthedot.operations.sources import Pause, SourceInfo
 from onthedot.operations.workers import WorkerInfo
 from onthedot.web.schemas import (
@@ -23,6 +24,7 @@ from onthedot.web.schemas import (
     ExplanationText,
     LimitRow,
     PauseRow,
+    SourceHourRow,
     SourceLimitRow,
     SourceRates,
     SourceRow,
@@ -135,7 +137,11 @@ def json_text(value: object) -> str:
 
 
 def source_row(
-    info: SourceInfo, redaction: Redaction, rates: Rates | None = None, oldest: float | None = None
+    info: SourceInfo,
+    redaction: Redaction,
+    rates: Rates | None = None,
+    oldest: float | None = None,
+    hour: SourceHour | None = None,
 ) -> SourceRow:
     """oldest: seconds since its next task was due."""
     times = info.run_times
@@ -163,6 +169,7 @@ def source_row(
         mode=mode,
         rates=None if rates is None else rates_row(rates),
         oldest_ready=oldest,
+        hour=None if hour is None else SourceHourRow(hour.done, hour.failed, hour.retried, hour.latency_p95),
     )
 
 

@@ -202,6 +202,18 @@ class SourceLimitRow(Struct, frozen=True):
     by: str
 
 
+class SourceHourRow(Struct, frozen=True):
+    """Tasks of a source in the last hour. done: ended without a failure, per five minutes; latency: due time to start.
+
+    latency_p95_ms is None if nothing started
+    """
+
+    done: Sequence[int]
+    failed: int
+    retried: int
+    latency_p95_ms: float | None
+
+
 class SourceRates(Struct, frozen=True):
     """Tasks per second, over the last ten seconds."""
 
@@ -232,6 +244,7 @@ class SourceRow(Struct, frozen=True, kw_only=True):
     mode: Literal["", "frozen", "degraded"]
     rates: SourceRates | None
     oldest_ready: float | None = None
+    hour: SourceHourRow | None = None
 
 
 class FailureRow(Struct, frozen=True, kw_only=True):
@@ -363,7 +376,7 @@ class PausedSource(Struct, frozen=True, kw_only=True):
 
 
 class StatusDetail(Struct, frozen=True, kw_only=True):
-    """This process, its store and the caller."""
+    """This process, its store and the caller. running, failed: tasks."""
 
     app: str
     apps: Sequence[str]
@@ -375,6 +388,7 @@ class StatusDetail(Struct, frozen=True, kw_only=True):
     workers: int
     slots: int
     running: int
+    failed: int
     user: str
     role: Literal["viewer", "operator"]
     features: Sequence[str]

@@ -1,4 +1,4 @@
-"""The JSON of one source in full."""
+"""The JSON of one source in full, and of charts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from onthedot.web.schemas import Moment, SeriesDetail, SourceRow, TaskListRow
+from onthedot.web.schemas import Moment, ReleaseMark, SeriesDetail, SourceRow, TaskListRow
+
+
+class ChartDetail(SeriesDetail, frozen=True, kw_only=True):
+    """Series with the code releases that began in their span."""
+
+    marks: Sequence[ReleaseMark]
 
 
 class SourceSchedule(Struct, frozen=True, kw_only=True):
@@ -29,8 +35,12 @@ class SourceWorker(Struct, frozen=True, kw_only=True):
 
 
 class SourceDetail(SourceRow, frozen=True, kw_only=True):
-    """A source in full. series: done, failed, latency_p50, latency_p95 and depth; failures: the newest five."""
+    """A source in full. history: tasks that ended in each of the last 60 seconds.
 
+    series: done, failed, latency_p50, latency_p95 and depth; failures: the newest five
+    """
+
+    history: Sequence[int]
     series: SeriesDetail
     failures: Sequence[TaskListRow]
     schedules: Sequence[SourceSchedule]

@@ -107,6 +107,8 @@ def test_history_has_full_seconds_the_oldest_first() -> None:
     log.fold(13_500)
     assert log.throughput.history(*ENDS)[-3:] == [2, 1, 1]
     assert len(log.throughput.history(*ENDS)) == 59
+    assert log.throughput.history(*ENDS, source="a") == log.throughput.history(*ENDS)
+    assert set(log.throughput.history(*ENDS, source="b")) == {0}
     log.fold(75_000)
     assert log.throughput.history(*ENDS) == [0] * 59
 

@@ -110,12 +110,20 @@ async def test_agent_has_its_work_and_its_workers(shop: Shop) -> None:
     shop.accepts = True
     async with shop.app.running(), web_site(shop.app) as site:
         await shop.publish(1, 2, 3)
-        await until(lambda: len(shop.handled) == 3)
-        (agent,) = (await site.viewer.json("/agents"))["items"]
+        await shop.app.expect({"Shop.Order.Paid": 1}, correlation_id="cart-9", timeout=60)
+        await until(lambda: has_ended(site, shop))
+        found = await site.viewer.json("/agents")
+        assert found["handles"]["pending"] == 1
+        (agent,) = found["items"]
         assert (agent["agent"], agent["source"], agent["in_flight"]) == ("packer", "agent.packer", 0)
         assert agent["workers"] == [(await site.viewer.json("/workers"))["items"][0]["id"]]
         assert (agent["failed"], agent["retried"], agent["paused"]) == (0, 0, None)
         assert agent["lag"] is not None
+
+
+async def has_ended(site: WebSite, shop: Shop) -> bool:
+    (agent,) = (await site.viewer.json("/agents"))["items"]
+    return len(shop.handled) == 3 and agent["in_flight"] == 0
 
 
 async def test_resume_handle_shows_what_it_waits_for(shop: Shop) -> None:
@@ -146,6 +154,7 @@ async def test_payload_of_a_failed_event_is_shown_before_it_is_sent_again() -> N
         result = await store.relay("r", (), {}, RelayRequest())
         await store.relay("r", (), {each.seq: "too large" for each in result.events}, None)
         (row,) = (await site.viewer.json("/outbox/events?status=failed"))["items"]
+        assert (await site.viewer.json("/outbox"))["failed_events"] == [row]
         detail = await site.viewer.json(f"/outbox/events/{row['id']}")
         assert (detail["event"], detail["payload"]["size"]) == (
             row,

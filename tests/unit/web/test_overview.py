@@ -61,6 +61,19 @@ async def test_series_are_read_by_name(shop: App[Any]) -> None:
             assert (await site.viewer.get(f"/series?{query}")).status == 400, query
 
 
+async def test_source_has_its_last_hour(shop: App[Any]) -> None:
+    async with shop, web_site(shop) as site:
+        await shop.named("send").enqueue(to="ann")
+        await shop.runtime.store.add([NewTask("other", "other", b"{}")])
+        await write_minute(shop, 3, SourceFigures(5, 4, 1, retried=2, latency=timed(2000)))
+        await write_minute(shop, 70, SourceFigures(9, 9))
+        hour = (await site.viewer.json("/sources/send"))["hour"]
+        assert (len(hour["done"]), sum(hour["done"]), hour["failed"], hour["retried"]) == (12, 4, 1, 2)
+        assert hour["latency_p95_ms"] == pytest.approx(2000, rel=0.2)
+        hours = {row["name"]: row["hour"] for row in (await site.viewer.json("/sources"))["items"]}
+        assert (hours["send"], hours["other"]) == (hour, None)
+
+
 async def test_releases_of_live_workers_are_named(shop: App[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONTHEDOT_RELEASE", "shop@17")
     async with shop.running(), web_site(shop) as site:
@@ -74,6 +87,8 @@ async def test_release_is_noted_at_its_first_start(shop: App[Any], monkeypatch: 
             async with shop.running():
                 await until(partial(runs_release, site, release))
         marks = (await site.viewer.json("/overview?since=10m"))["marks"]
+        for since in ("10m", "24h", "62d"):
+            assert (await site.viewer.json(f"/series?since={since}"))["marks"] == marks
         assert [mark["release"] for mark in marks] == ["r1", "r2"]
         assert marks[0]["at"] <= marks[1]["at"] <= datetime.now(UTC).isoformat()
 
@@ -85,12 +100,19 @@ async def runs_release(site: WebSite, release: str) -> bool:
 
 async def test_failures_have_their_first_time_and_a_trend(shop: App[Any]) -> None:
     async with shop.running(), web_site(shop) as site:
+        assert (await site.viewer.json("/status"))["failed"] == 0  # from now on it follows the change feed
         for _ in range(3):
             await shop.named("send").enqueue(to="bob")
         await until(lambda: has_failed(site, 3))
         (group,) = (await site.viewer.json("/failures?since=1h"))["items"]
         assert datetime.fromisoformat(group["first"]) <= datetime.fromisoformat(group["last"])
         assert group["trend"] == [0] * 23 + [3]
+        await until(partial(ended_lately, site, 3))
+        assert (await site.viewer.json("/status"))["failed"] == 3
+
+
+async def ended_lately(site: WebSite, count: int) -> bool:
+    return bool(sum((await site.viewer.json("/sources/send"))["history"]) == count)
 
 
 async def has_failed(site: WebSite, count: int) -> bool:

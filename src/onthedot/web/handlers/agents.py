@@ -11,7 +11,7 @@ from onthedot.model.redaction import Redaction
 from onthedot.operations.agents import AgentInfo
 from onthedot.operations.outbox import HandleInfo
 from onthedot.web.endpoints import Query, WebCall
-from onthedot.web.event_schemas import AgentRow, ArrivalRow, ExpectedEvents, HandleRow
+from onthedot.web.event_schemas import AgentList, AgentRow, ArrivalRow, ExpectedEvents, HandleRow
 from onthedot.web.handlers.events import outbox_status
 from onthedot.web.rows import pause_row, rates_row, utc
 from onthedot.web.schemas import Rows, SourceRates
@@ -26,15 +26,15 @@ class HandleQuery(Query, frozen=True, kw_only=True):
     status: str = ""
 
 
-async def list_agents(call: WebCall[Query, None]) -> Rows[AgentRow]:
-    await outbox_status(call)
+async def list_agents(call: WebCall[Query, None]) -> AgentList:
+    outbox = await outbox_status(call)
     found = await call.context.shared.get("agents", _AGE, call.operations.agents)
     live = await call.context.live()
     rows: list[AgentRow] = []
     for each in found:
         rates = live.by_source.get(each.source.name)
         rows.append(_row(each, None if rates is None else rates_row(rates), call.context.redaction))
-    return Rows(rows)
+    return AgentList(rows, {str(status): number for status, number in outbox.handles.items()})
 
 
 def _row(info: AgentInfo, rates: SourceRates | None, redaction: Redaction) -> AgentRow:

@@ -18,6 +18,8 @@ from onthedot.web.payloads import payload_text
 from onthedot.web.rows import pause_row, utc
 from onthedot.web.schemas import Changed
 
+_MAX_FAILED = 50
+
 
 class EventQuery(Query, frozen=True, kw_only=True):
     """Events in the order of publishing. correlation: their correlation id."""
@@ -46,6 +48,7 @@ async def outbox_status(call: WebCall[Query, object]) -> OutboxStatus:
 async def show_outbox(call: WebCall[Query, None]) -> OutboxDetail:
     found = await outbox_status(call)
     redaction = call.context.redaction
+    failed = await call.operations.outbox.events(status="failed", limit=_MAX_FAILED) if found.failed else ()
     return OutboxDetail(
         pending=found.pending,
         failed=found.failed,
@@ -71,6 +74,7 @@ async def show_outbox(call: WebCall[Query, None]) -> OutboxDetail:
         groups=[GroupRow(each.group, each.lag, each.members) for each in found.groups],
         paused=None if found.paused is None else pause_row(found.paused, redaction),
         handles={str(status): number for status, number in found.handles.items()},
+        failed_events=[_event_row(each, call) for each in failed],
     )
 
 

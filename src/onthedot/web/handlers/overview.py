@@ -17,7 +17,7 @@ from onthedot.operations.sources import SourceInfo
 from onthedot.operations.task_queries import TaskFilter
 from onthedot.operations.workers import WorkerInfo
 from onthedot.web.endpoints import Query, WebCall
-from onthedot.web.handlers.series import read_series, series_detail
+from onthedot.web.handlers.series import read_series, release_marks, series_detail
 from onthedot.web.handlers.sources import source_rows, worst_first
 from onthedot.web.rows import rates_row, utc
 from onthedot.web.schemas import (
@@ -27,14 +27,13 @@ from onthedot.web.schemas import (
     Overview,
     OverviewFigures,
     PausedSource,
-    ReleaseMark,
     StatusDetail,
     StoreStatus,
 )
 
 _MAX_SOURCES = 50
 _MAX_ATTENTION = 5
-_SERIES = ("done", "failed", "depth", "latency_p50", "latency_p95", "lateness_p99")
+_SERIES = ("done", "failed", "retried", "depth", "latency_p50", "latency_p95", "lateness_p99")
 _AGE = 0.5  # seconds
 _ATTENTION_AGE = 2.0  # seconds
 _STATUS_AGE = 1.0  # seconds
@@ -78,7 +77,7 @@ async def show_overview(call: WebCall[OverviewQuery, None]) -> Overview:
         sources=sorted(rows, key=worst_first)[:_MAX_SOURCES],
         series=series_detail(series),
         releases=releases_of(live.workers),
-        marks=[ReleaseMark(each.name, each.at) for each in await call.operations.releases(series.at[0])],
+        marks=await release_marks(call, series),
     )
 
 
@@ -143,6 +142,7 @@ async def show_status(call: WebCall[Query, None]) -> StatusDetail:
         workers=len(live.workers),
         slots=sum(slots for each in live.workers for slots in each.concurrency.values()),
         running=sum(each.running for each in live.sources),
+        failed=sum(each.failed for each in live.sources),
         user=call.user.name,
         role=call.user.role,
         features=features,

@@ -12,7 +12,8 @@ from onthedot.operations.filters import parse_moment
 from onthedot.operations.series import SERIES_NAMES, SeriesData
 from onthedot.web.endpoints import Query, WebCall
 from onthedot.web.errors import ApiError
-from onthedot.web.schemas import SeriesDetail
+from onthedot.web.schemas import ReleaseMark, SeriesDetail
+from onthedot.web.source_schemas import ChartDetail
 
 _AGE = 2.0  # seconds; workers write every 10 s
 
@@ -27,14 +28,22 @@ class SeriesQuery(Query, frozen=True, kw_only=True):
     step: Literal["auto", "60", "600", "3600"] = "auto"
 
 
-async def show_series(call: WebCall[SeriesQuery, None]) -> SeriesDetail:
+async def show_series(call: WebCall[SeriesQuery, None]) -> ChartDetail:
     query = call.query
     names = tuple(dict.fromkeys(name for name in query.names.split(",") if name))
     if unknown := [name for name in names if name not in SERIES_NAMES]:
         raise ApiError(
             "bad_request", f"there is no series {unknown[0]!r}; there are {', '.join(SERIES_NAMES)}", field="names"
         )
-    return series_detail(await read_series(call, names, query.source, query.since, query.until, query.step))
+    found = await read_series(call, names, query.source, query.since, query.until, query.step)
+    return ChartDetail(step=found.step, at=found.at, series=found.series, marks=await release_marks(call, found))
+
+
+async def release_marks(call: WebCall[Query, None], series: SeriesData) -> list[ReleaseMark]:
+    """The code releases that began in the span of a series."""
+    if not series.at:
+        return []
+    return [ReleaseMark(each.name, each.at) for each in await call.operations.releases(series.at[0])]
 
 
 async def read_series(

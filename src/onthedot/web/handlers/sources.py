@@ -18,6 +18,7 @@ from onthedot.web.source_schemas import SourceDetail, SourceSchedule, SourceWork
 
 _SCHEDULES_AGE = 1.0  # seconds
 _OLDEST_AGE = 2.0  # seconds
+_HOURS_AGE = 5.0  # seconds; workers write every 10 s
 _MAX_OLDEST = 50  # sources whose next task is read
 _FAILURES = 5
 _SERIES = ("done", "failed", "latency_p50", "latency_p95", "depth")
@@ -38,8 +39,12 @@ async def source_rows(call: WebCall[Query, object]) -> list[SourceRow]:
     live = await context.live()
     sources = await context.sources()
     oldest = await context.shared.get("oldest", _OLDEST_AGE, lambda: _oldest_ready(call, sources))
+    hours = await context.shared.get("source hours", _HOURS_AGE, call.operations.source_hours)
     redaction = context.redaction
-    return [source_row(each, redaction, live.by_source.get(each.name), oldest.get(each.name)) for each in sources]
+    return [
+        source_row(each, redaction, live.by_source.get(each.name), oldest.get(each.name), hours.get(each.name))
+        for each in sources
+    ]
 
 
 async def _oldest_ready(call: WebCall[Query, object], sources: Sequence[SourceInfo]) -> Mapping[str, float]:
@@ -65,6 +70,7 @@ async def show_source(call: WebCall[SourceQuery, None]) -> SourceDetail:
     rows = TaskRows(call.context.redaction, live.sources, live.workers)
     return SourceDetail(
         **msgspec.structs.asdict(row),
+        history=await call.context.history(name),
         series=series_detail(series),
         failures=[rows.row(info) for info in failures],
         schedules=[
