@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -19,7 +18,6 @@ from onthedot.stores.contract import (
     History,
     Lease,
     Limit,
-    Links,
     NewSignal,
     NewTask,
     Note,
@@ -28,12 +26,12 @@ from onthedot.stores.contract import (
     Requeued,
     Schedule,
     Suspended,
-    Wait,
 )
-from tests.model.comparison import LISTS, StorePair, blocker_facts, by_name, by_owner, check_equal_records, note_facts
+from tests.model.comparison import LISTS, blocker_facts, by_name, by_owner, check_equal_records, note_facts
 from tests.model.example_settings import often
+from tests.model.flow_steps import FlowSteps
+from tests.model.retention_steps import RetentionSteps
 from tests.model.strategies import (
-    COUNTERS,
     LEASES,
     PAUSES,
     SCHEDULES,
@@ -52,14 +50,11 @@ CLIENT = "client"
 TICK = 0.01  # ms; epoch milliseconds in a float are not exact
 
 
-class Stores(StorePair):
+class Stores(FlowSteps, RetentionSteps):
     def __init__(self) -> None:
         super().__init__()
-        self.sessions: list[str] = []
-        self.numbers: dict[str, int] = {}
         self.last_request: dict[str, ClaimRequest] = {}
         self.renewed: set[str] = set()  # sessions whose last request followed a gap in the numbers
-        self.uuids: list[str] = []
         self.next_in = 0.0
         self.looked = 0
         self.rates: dict[tuple[str, str], float | None] = {}
@@ -76,47 +71,6 @@ class Stores(StorePair):
         """Each name has one rate or none for the whole example. A rate that is removed and set again may keep its old
         bucket or not, depending on the store."""
         return [replace(each, rate=self.rates.setdefault((each.name, each.owner), each.rate)) for each in new]
-
-    def arrive(self) -> str:
-        name = f"w{len(self.numbers)}"
-        self.numbers[name] = 0
-        self.sessions.append(name)
-        self.same("heartbeat", name, b"", LEASES[len(self.numbers) % 3])
-        return name
-
-    def someone(self, which: int) -> str:
-        return self.sessions[which % 2]
-
-    def resolved(self, tasks: Sequence[NewTask]) -> list[NewTask]:
-        """The drawn task with resolved uuid and times. The uuid of a dropped task is not used again."""
-        made = []
-        for task in tasks:
-            unleased = [uuid for uuid, row in self.naive.rows.items() if row.lease is None]
-            known = task.uuid and int(task.uuid) < len(unleased)
-            uuid = unleased[-1 - int(task.uuid)] if known else self.new_uuid()
-            at = None if task.at is None else int(self.clock.now()) + task.at
-            made.append(replace(task, uuid=uuid, at=at, links=self.resolved_links(task.links)))
-        return made
-
-    def resolved_links(self, links: Links | None) -> Links | None:
-        if links is None or links.waits is None:
-            return links
-        return replace(links, waits=self.resolved_wait(links.waits))
-
-    def resolved_wait(self, wait: Wait) -> Wait:
-        """Drawn values are relative to those of now."""
-        counters = tuple((name, self.naive.counters([name])[0].value + more) for name, more in wait.counters)
-        return replace(wait, counters=counters)
-
-    def new_uuid(self) -> str:
-        self.uuids.append(f"u{len(self.uuids):02}")
-        return self.uuids[-1]
-
-    def some(self, data: st.DataObject, *states: str) -> list[str]:
-        """Uuids of tasks, in these states if there are any."""
-        fitting = [uuid for uuid, row in self.naive.rows.items() if row.seen().state in states]
-        names = st.sampled_from([*fitting * 3, *self.uuids[-3:], "nobody"])
-        return data.draw(st.lists(names, min_size=1, max_size=3))
 
     @often(2, tasks=st.lists(new_tasks(), min_size=1, max_size=3))
     def add(self, tasks: list[NewTask]) -> None:
@@ -304,7 +258,7 @@ class Stores(StorePair):
         payload = b"%d" % self.naive.counter
         self.same("signal", [NewSignal(name, signal_id, payload, keep) for name, signal_id in signals])
 
-    @rule(data=st.data())
+    @often(3, data=st.data())
     def revive(self, data: st.DataObject) -> None:
         self.same("revive", self.some(data, "failed", "cancelled"))
 
@@ -381,24 +335,6 @@ class Stores(StorePair):
                 for their, our in zip(theirs.blockers, ours.blockers, strict=True):
                     assert abs((their.opens_in or 0) - (our.opens_in or 0)) < TICK
 
-    @rule(limit=st.sampled_from([1, 3, 100]), most=st.sampled_from([0, 2, 100, 100]))
-    def purge(self, limit: int, most: int) -> None:
-        """Stores may choose the order of tasks that ended in the same millisecond."""
-        rows = self.naive.rows
-        doomed = self.naive.doomed(limit, most)
-        assert self.wait(self.store.purge(limit, most)) == len(doomed)
-        gone = [uuid for uuid in rows if self.wait(self.store.get([uuid])) == [None]]
-        assert sorted(map(self.end, gone)) == sorted(self.end(row.record.uuid) for row in doomed)
-        for uuid in gone:
-            self.naive.drop(uuid)
-
-    def end(self, uuid: str) -> tuple[bool, int]:
-        history = self.naive.rows[uuid].record.history
-        assert history.keep_until is not None
-        assert history.ended is not None
-        over = history.keep_until <= self.clock.now()
-        return not over, history.keep_until if over else history.ended
-
     @often(3, ms=st.sampled_from(PAUSES))
     def advance(self, ms: float | None) -> None:
         """None: to the time that the last claim returned."""
@@ -421,13 +357,6 @@ class Stores(StorePair):
         for uuid in self.noted():
             theirs, ours = self.call("notes", uuid, 0, 100)
             assert [note_facts(entry) for entry in theirs] == [note_facts(entry) for entry in ours]
-
-    @invariant()
-    def no_counter_differs(self) -> None:
-        self.same("counters", [*COUNTERS, *SIGNALS])
-        for name in SIGNALS:
-            theirs, ours = self.call("signals", name, 0, 10)
-            assert (theirs.value, list(theirs.signals)) == (ours.value, ours.signals)
 
     def noted(self) -> list[str]:
         """Tasks with notes, and one of the others per step, because each one costs a call."""

@@ -46,6 +46,7 @@ class NaiveStore(NaivePlaces):
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
         self.dead_sessions: set[str] = set()
+        self.subscriptions: set[tuple[str, str]] = set()  # session, uuid
 
     # -- settling
 
@@ -93,6 +94,7 @@ class NaiveStore(NaivePlaces):
         if self.keys.get(key) == (row.record.uuid, None):
             del self.keys[key]
         self.changed(row)
+        self._drop_subscriptions(uuid=row.record.uuid)
         if keep == 0:
             self.recent[row.record.uuid] = row.record.added + RECENT_MS
             self.drop(row.record.uuid)
@@ -325,7 +327,15 @@ class NaiveStore(NaivePlaces):
                 self.session_rows.setdefault(session, SessionRow(0, b""))
                 self._reap_session(session)
         elif self.session_rows.pop(session, None):
+            self._drop_subscriptions(session)
             self._release(self._held(session))
+
+    def subscribe(self, session: str, uuids: Sequence[str]) -> None:
+        self._open_client_session(session)
+        self.subscriptions |= {(session, row.record.uuid) for row in self._known(uuids) if row.live}
+
+    def _drop_subscriptions(self, session: str | None = None, uuid: str | None = None) -> None:
+        self.subscriptions = {each for each in self.subscriptions if session != each[0] and uuid != each[1]}
 
     def _held(self, session: str) -> list[Row]:
         return [row for row in self.rows.values() if row.lease and row.lease.session == session]
@@ -333,6 +343,7 @@ class NaiveStore(NaivePlaces):
     def _reap_session(self, session: str) -> None:
         del self.session_rows[session]
         self.dead_sessions.add(session)
+        self._drop_subscriptions(session)
         leased = self._held(session)
         runs = [row for row in leased if row.running and row.lease]
         counted = [row for row in runs if row.record.is_suspect] or runs

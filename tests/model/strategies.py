@@ -64,12 +64,16 @@ waits = each(
 increments = ((), ("f",), ("f",), ("g",), ("f", "g"))
 
 
+flows = (None, None, "0", "0", "1", "own")  # resolved by the step: the last flow, the one before, or a flow of its own
+
+
 @st.composite
 def links(draw: st.DrawFn) -> Links | None:
     kind = draw(st.sampled_from(["none", "none", "none", "none", "ends", "ends", "waits"]))
     if kind == "none":
         return None
-    return Links(None, draw(st.sampled_from(increments)), draw(waits) if kind == "waits" else None)
+    flow, counted = draw(each(flows, increments))
+    return Links(flow, counted, draw(waits) if kind == "waits" else None)
 
 
 @st.composite

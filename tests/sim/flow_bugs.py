@@ -11,13 +11,10 @@ from onthedot.stores.contract import (
     Completed,
     Counter,
     Ended,
-    History,
-    Links,
     NewTask,
     Note,
     Outcome,
     Record,
-    State,
     Verdict,
 )
 from onthedot.stores.memory.counters import CounterTable
@@ -41,16 +38,15 @@ class NoMarkOnWait(MemoryTables):
 
 
 class CancelledEndsNotCounted(MemoryTables):
-    _ending: State | None = None
-
-    def _end(self, record: Record, state: State, history: History, keep: int) -> None:
-        self._ending = state
-        super()._end(record, state, history, keep)
-        self._ending = None
-
-    def count_end(self, links: Links, *, failed: bool) -> None:
-        if self._ending != "cancelled":
-            super().count_end(links, failed=failed)
+    def settle(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
+        records = [self.records.get(outcome.lease.uuid) for outcome in outcomes]
+        verdicts = super().settle(outcomes)
+        for outcome, record, verdict in zip(outcomes, records, verdicts, strict=True):
+            is_cancelled = isinstance(outcome, Ended) and outcome.state == "cancelled"
+            if verdict == "ok" and is_cancelled and record is not None and record.links is not None:
+                for name in record.links.increments:
+                    self.raise_counter(name, -1, -1)
+        return verdicts
 
 
 class RevivalNotUncounted(MemoryTables):
