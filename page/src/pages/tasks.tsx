@@ -200,23 +200,31 @@ function useTaskKeys(
 }
 
 function Tabs({ q, state, counts }: { q: string; state: string; counts: TaskList["counts"] }) {
-  const total = counts ? Object.values(counts).reduce((sum, { n }) => sum + n, 0) : null;
+  const all = counts ? Object.values(counts) : [];
+  const total = all.reduce((sum, { n }) => sum + n, 0);
+  const isExact = all.every(({ exact }) => exact);
   return (
     <nav class="tabs" aria-label={t.byState}>
       <PageLink to={pathOf("tasks", "", { q: withValue(q, "state", "") })} current={state === ""}>
-        {t.all}<span class="count">{total === null ? "" : shortCount(total)}</span>
+        {t.all}<span class="count">{counts && countText(total, isExact)}</span>
       </PageLink>
       {STATES.map((each) => {
         const found = counts?.[each];
         return (
           <PageLink key={each} to={pathOf("tasks", "", { q: withValue(q, "state", each) })} current={state === each}>
             <Icon name={each} class={`state-${each}`} />{t.states[each]}
-            <span class="count" title={found ? count(found.n) : undefined}>{found ? shortCount(found.n) + (found.exact ? "" : "+") : ""}</span>
+            <span class="count" title={found ? count(found.n) : undefined}>{found && countText(found.n, found.exact)}</span>
           </PageLink>
         );
       })}
     </nav>
   );
+}
+
+/** Nothing if it is not known at all. */
+function countText(n: number, exact: boolean): string {
+  if (exact) return shortCount(n);
+  return n > 0 ? `${shortCount(n)}+` : "";
 }
 
 function FreshButton({ n, onClick }: { n: number; onClick: () => void }) {

@@ -94,6 +94,13 @@ class MatchingPage(NamedTuple):
     cursor: str | None
 
 
+class MatchCount(NamedTuple):
+    """How many tasks match. is_exact: False: at least so many."""
+
+    number: int
+    is_exact: bool
+
+
 class _RecordPage(NamedTuple):
     records: list[Record]
     cursor: str | None
@@ -250,6 +257,27 @@ class TaskQueries:
             if page.cursor is None or time_limit.is_over:
                 return MatchingPage(uuids, page.cursor)
             where["cursor"] = page.cursor
+
+    async def count_states(
+        self, where: TaskFilter, known: Mapping[str, int], most: int, seconds: float
+    ) -> dict[str, MatchCount]:
+        """Count the tasks that match by state: up to `most` of each, and for so many seconds in all.
+
+        known: tasks by state that may match, of the tally. The state with the fewest is counted first, and one without
+        any costs nothing. What could not be counted is not exact.
+        """
+        time_limit = TimeLimit(seconds)
+        found: dict[str, MatchCount] = {}
+        for state in sorted(known, key=known.__getitem__):
+            if not known[state]:
+                found[state] = MatchCount(0, True)
+            elif time_limit.is_over:
+                found[state] = MatchCount(0, False)
+            else:
+                chosen: TaskFilter = {**where, "state": state, "limit": most}
+                page = await self._find(chosen, time_limit)
+                found[state] = MatchCount(len(page.records), page.cursor is None)
+        return found
 
     async def in_state(self, state: State, source: str | None = None) -> AsyncIterator[Record]:
         """Yield all tasks in a state. The tally bounds the search, so that it ends at the last one."""

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from onthedot import App
+from onthedot.web.handlers import tasks
 from tests.support.app_stores import AppStore
-from tests.support.waits import until
+from tests.support.waits import SOON, until
 from tests.support.web_site import WebSite, web_site
 from tests.unit.web.conftest import new_shop
 
@@ -97,6 +98,34 @@ async def test_counts_of_states_come_from_the_tally(shop: App[Any]) -> None:
         counts = (await site.viewer.json("/tasks?counts=1&state=failed"))["counts"]
         assert counts["succeeded"] == {"n": 2, "exact": True}
         assert counts["failed"] == {"n": 1, "exact": True}
+
+
+async def test_counts_of_states_of_other_filters_are_bounded(shop: App[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def numbers(counts: dict[str, dict[str, Any]]) -> dict[str, tuple[int, bool]]:
+        return {state: (each["n"], each["exact"]) for state, each in counts.items() if each["n"] or not each["exact"]}
+
+    async with shop.running(), web_site(shop) as site:
+        await add_three(shop)
+        for query in ("q=to:ann", "q=to:ann%20state:failed", "where=to%3Dann"):
+            counts = (await site.viewer.json(f"/tasks?counts=1&{query}"))["counts"]
+            assert numbers(counts) == {"succeeded": (1, True)}, query
+        monkeypatch.setattr(tasks, "_MAX_COUNTED", 1)
+        counts = (await site.viewer.json("/tasks?counts=1&q=since:1h"))["counts"]
+        assert numbers(counts) == {"succeeded": (1, False), "failed": (1, True)}
+        monkeypatch.setattr(tasks, "_COUNT_BUDGET", -1.0)
+        counts = (await site.viewer.json("/tasks?counts=1&q=since:2h"))["counts"]
+        assert numbers(counts) == {"succeeded": (0, False), "failed": (0, False)}
+
+
+async def test_counts_of_a_filter_are_read_again_after_a_while(shop: App[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_COUNT_AGE", SOON)
+    async with shop.running(), web_site(shop) as site:
+        await add_three(shop)
+        first = (await site.viewer.json("/tasks?counts=1&q=since:1h"))["counts"]
+        await add_three(shop)
+        assert (await site.viewer.json("/tasks?counts=1&q=since:1h&limit=2"))["counts"] == first
+        other = (await site.viewer.json("/tasks?counts=1&q=since:2h"))["counts"]
+        assert other["succeeded"]["n"] == 2 * first["succeeded"]["n"]
 
 
 async def test_result_is_a_file(shop: App[Any]) -> None:

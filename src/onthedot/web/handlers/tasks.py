@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, UnsetType
 from starlette.responses import Response
 
@@ -38,6 +39,10 @@ from onthedot.web.schemas import (
 _MAX_TRACEBACK = 32 * 1024
 _MAX_CANDIDATES = 5
 _BUDGET = 0.15  # seconds for a list; then it is short and has a cursor
+_MAX_COUNTED = 1000  # tasks of a state, for its tab
+_COUNT_BUDGET = 0.05  # seconds for the tabs of a filter
+_COUNT_AGE = 1.0  # seconds
+_COUNT_REST = 20  # the tabs of a filter are counted at most 5 % of the time
 _PARTS = ("explain", "timeline", "related")
 
 
@@ -64,7 +69,7 @@ async def list_tasks(call: WebCall[TaskQuery, None]) -> TaskList:
         page = await call.operations.tasks.find_within(TimeLimit(_BUDGET), where)
     except ArgumentError as error:
         raise ApiError("bad_request", str(error)) from None
-    counts = None
+    counts: dict[str, StateCount] | None = None
     if call.query.counts:
         counts = await count_states(call, where)
     return TaskList(
@@ -84,10 +89,8 @@ async def _list_uuids(call: WebCall[TaskQuery, None], rows: TaskRows) -> TaskLis
     return TaskList(items=items, cursor=None, scanned=len(items), scanned_to=None)
 
 
-async def count_states(call: WebCall[TaskQuery, None], where: TaskFilter) -> dict[str, StateCount] | None:
-    """Of each state, how many tasks match; None: not known without reading them."""
-    if not where.keys() <= {"state", "source", "limit", "cursor"}:
-        return None
+async def count_states(call: WebCall[TaskQuery, None], where: TaskFilter) -> dict[str, StateCount]:
+    """Of each state, how many tasks match: from the tally, or counted within bounds if other filters are given."""
     by_source = await call.context.shared.get("by_source", 0.5, call.operations.by_source)
     source = where.get("source")
     found = {state.value: 0 for state in TaskState}
@@ -95,7 +98,25 @@ async def count_states(call: WebCall[TaskQuery, None], where: TaskFilter) -> dic
         if source in (None, name):
             for state, number in counts.items():
                 found[state] += number
-    return {state: StateCount(number, True) for state, number in found.items()}
+    filters: TaskFilter = {**where}
+    filters.pop("state", None)
+    filters.pop("limit", None)
+    filters.pop("cursor", None)
+    if filters.keys() <= {"source"}:
+        return {state: StateCount(number, True) for state, number in found.items()}
+    tasks = call.operations.tasks
+    counted = await call.context.shared.get(
+        f"state counts {_without_page(call.query)}",
+        _COUNT_AGE,
+        lambda: tasks.count_states(filters, found, _MAX_COUNTED, _COUNT_BUDGET),
+        rest=_COUNT_REST,
+    )
+    return {state: StateCount(counted[state].number, counted[state].is_exact) for state in found}
+
+
+def _without_page(query: TaskQuery) -> str:
+    """The filters as they were sent: a time such as "1h" is another moment in each request."""
+    return json_text(msgspec.structs.replace(query, state="", cursor="", limit=1))
 
 
 async def whole_uuid(call: WebCall[Query, object]) -> str:
