@@ -87,12 +87,16 @@ def _newest(series: SeriesData, name: str) -> float | None:
 
 
 async def _oldest_ready(call: WebCall[OverviewQuery, None]) -> float | None:
-    """The age of the task that runs next, in seconds; None: none is ready."""
+    """The age of the task that runs next, in seconds, when it was read; None: none is ready."""
     where: TaskFilter = {"state": "ready", "limit": 1}
     if call.query.source:
         where["source"] = call.query.source
     operations = call.operations
-    page = await call.context.shared.get(f"oldest {call.query.source}", _AGE, lambda: operations.find(**where))
+    return await call.context.shared.get(f"oldest {call.query.source}", _AGE, lambda: _age_of_next(operations, where))
+
+
+async def _age_of_next(operations: Operations, where: TaskFilter) -> float | None:
+    page = await operations.find(**where)
     ages = [(datetime.now(UTC) - info.schedule_at).total_seconds() for info in page]
     return max(0.0, *ages) if ages else None
 
