@@ -103,6 +103,11 @@ def test_names_of_tests_are_no_metaphors() -> None:
     assert sorted(found for found in names if words(found[1]) & METAPHORS) == []
 
 
+def test_variables_of_tests_are_nouns() -> None:
+    names = {(short_name(path), name) for path in all_tests() for name in python_names(path)}
+    assert sorted(found for found in names if "asked" in words(found[1]) and not found[1].startswith("test_")) == []
+
+
 def test_docstrings_name_their_subject_first() -> None:
     opening = re.compile(r'"""(What|Who|Whoever|Whom) ')
     files = [*source_files("py"), *all_tests(), *all_programs()]

@@ -32,9 +32,9 @@ async def test_model_is_asked_for_items_in_json_and_returns_at_most_so_many() ->
     assert [item["name"] for item in items] == ["a", "b"]
     assert request.path == "/v1/chat/completions"
     assert request.headers["Authorization"] == "Bearer key-1"
-    asked = json.loads(request.body)
-    assert (asked["model"], asked["response_format"]) == ("small", {"type": "json_object"})
-    (message,) = asked["messages"]
+    sent = json.loads(request.body)
+    assert (sent["model"], sent["response_format"]) == ("small", {"type": "json_object"})
+    (message,) = sent["messages"]
     assert "2 distinct entries of type item" in message["content"]
     assert '"tone": "grim"' in message["content"]
 

@@ -196,8 +196,8 @@ async def allow_large(system: EventSystem) -> None:
         await admin.alter_configs([wanted])
 
         async def is_known() -> bool:
-            asked = ConfigResource(ConfigResourceType.TOPIC, system.dead_letters, {"max.message.bytes": None})
-            (answer,) = await admin.describe_configs([asked])
+            wanted = ConfigResource(ConfigResourceType.TOPIC, system.dead_letters, {"max.message.bytes": None})
+            (answer,) = await admin.describe_configs([wanted])
             return str(answer.resources[0][4][0][1]) == LARGE
 
         await until(is_known)

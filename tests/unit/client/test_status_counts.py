@@ -22,12 +22,12 @@ class Slow(MemoryStore):
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
-        self.asked: list[asyncio.Event] = []
+        self.requests: list[asyncio.Event] = []
 
     async def tally(self) -> Mapping[Any, int]:
         seen = await super().tally()
         go = asyncio.Event()
-        self.asked.append(go)
+        self.requests.append(go)
         await go.wait()
         return seen
 
@@ -53,9 +53,9 @@ async def add(store: Slow, kept: StatusCounts, *tasks: NewTask) -> None:
 
 async def look(store: Slow, kept: StatusCounts) -> asyncio.Task[StatusSnapshot]:
     """One that is under way."""
-    before = len(store.asked)
+    before = len(store.requests)
     looking = asyncio.ensure_future(kept.refresh(store))
-    await until(lambda: len(store.asked) > before)
+    await until(lambda: len(store.requests) > before)
     return looking
 
 
@@ -69,7 +69,7 @@ async def test_adds_are_counted_at_once(store: Slow, kept: StatusCounts, clock: 
     kept.add_finished([task(6)], [])
     assert kept.now() == StatusSnapshot(ready=2, delayed=3), "it was not stored"
     looking = await look(store, kept)
-    store.asked[0].set()
+    store.requests[0].set()
     await looking
     assert kept.now() == StatusSnapshot(ready=2, delayed=3), "and the store says the same"
 
@@ -78,7 +78,7 @@ async def test_adds_are_counted_at_once(store: Slow, kept: StatusCounts, clock: 
 async def test_count_that_overlaps_an_add_is_discarded(store: Slow, kept: StatusCounts, seen: bool) -> None:
     """It may have seen it or not: it would be counted twice, or not at all."""
     looking = await look(store, kept)
-    store.asked[0].set()
+    store.requests[0].set()
     await looking
     tasks = [task(1)]
     if seen:
@@ -89,7 +89,7 @@ async def test_count_that_overlaps_an_add_is_discarded(store: Slow, kept: Status
     else:
         looking = await look(store, kept)
         await add(store, kept, *tasks)
-    store.asked[1].set()
+    store.requests[1].set()
     await looking
     assert kept.now() == StatusSnapshot(ready=1)
 
@@ -102,7 +102,7 @@ async def test_overlapping_count_is_used_if_adds_never_pause(
     await store.add([task(n) for n in range(10)])  # by somebody else
     kept.add_started()
     looking = await look(store, kept)
-    store.asked[0].set()
+    store.requests[0].set()
     await looking
     assert kept.now() == StatusSnapshot(ready=10)
 
@@ -111,10 +111,10 @@ async def test_slow_count_does_not_replace_a_newer_one(store: Slow, kept: Status
     early = await look(store, kept)
     await store.add([task(1)])
     late = await look(store, kept)
-    store.asked[1].set()
+    store.requests[1].set()
     await late
     assert kept.now() == StatusSnapshot(ready=1)
-    store.asked[0].set()
+    store.requests[0].set()
     assert await early == StatusSnapshot()
     assert kept.now() == StatusSnapshot(ready=1)
 
@@ -123,12 +123,12 @@ async def test_counts_are_refreshed_when_marked_stale(store: Slow, kept: StatusC
     assert kept.mark_stale() is False, "nobody is there to look"
     counting = asyncio.ensure_future(kept.run(store))
     await until(kept.mark_stale)
-    await until(lambda: store.asked)
+    await until(lambda: store.requests)
     await store.add([task(1)])
     kept.mark_stale()  # after the look has begun: it is taken again
-    store.asked[0].set()
-    await until(lambda: len(store.asked) == 2)
-    store.asked[1].set()
+    store.requests[0].set()
+    await until(lambda: len(store.requests) == 2)
+    store.requests[1].set()
     await until(lambda: kept.now() == StatusSnapshot(ready=1))
     counting.cancel()
     await asyncio.wait([counting])

@@ -51,14 +51,14 @@ def test_the_last_delay_of_a_list_repeats_without_jitter() -> None:
 
 
 def test_a_callable_gets_attempt_and_error() -> None:
-    asked: list[tuple[int, BaseException]] = []
+    calls: list[tuple[int, BaseException]] = []
 
     def rule(attempt: int, error: BaseException) -> float | timedelta:
-        asked.append((attempt, error))
+        calls.append((attempt, error))
         return timedelta(seconds=attempt)
 
     assert delays(rule, 3) == [1000, 2000, 3000]
-    assert asked == [(1, ERROR), (2, ERROR), (3, ERROR)]
+    assert calls == [(1, ERROR), (2, ERROR), (3, ERROR)]
 
 
 @pytest.mark.parametrize("returned", [-1, float("nan"), float("inf"), True, "5", None])

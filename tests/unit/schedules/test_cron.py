@@ -166,10 +166,10 @@ def compare(rand: random.Random, zone: str, change: datetime, seconds: bool = Fa
     # The daemon does not know times that were repeated before its start, so the comparison begins later.
     early = change - 0.7 * span
     end = change + span
-    asked = [early, *(change + timedelta(seconds=s) for s in (-7200, -3600, -1, 0, 1, 1800, 3600, 7199))]
-    asked += [change + rand.uniform(-0.6, 1) * span for _ in range(12)]
-    asked += [moment for moment in rand.sample(fired, min(len(fired), 20)) if moment > early]
-    for moment in asked:
+    moments = [early, *(change + timedelta(seconds=s) for s in (-7200, -3600, -1, 0, 1, 1800, 3600, 7199))]
+    moments += [change + rand.uniform(-0.6, 1) * span for _ in range(12)]
+    moments += [moment for moment in rand.sample(fired, min(len(fired), 20)) if moment > early]
+    for moment in moments:
         place = bisect_right(fired, moment)
         found = cron.next_after(moment)
         wanted = fired[place] if place < len(fired) else None  # None: after the daemon was stopped

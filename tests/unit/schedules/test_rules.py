@@ -330,17 +330,17 @@ def test_catch_up_all_runs_in_bounded_portions() -> None:
 @pytest.mark.parametrize("rule", [IntervalSchedule(0.001).with_anchor(NOW), CronSchedule("* * * * * *")])
 @pytest.mark.parametrize("catch_up", ["latest", "none"])
 def test_a_year_of_windows_is_decided_quickly(rule: ScheduleRule, catch_up: CatchUp) -> None:
-    asked = 0
+    steps = 0
 
     class Counted:
         def next_after(self, moment: datetime) -> datetime | None:
-            nonlocal asked
-            asked += 1
+            nonlocal steps
+            steps += 1
             return rule.next_after(moment)
 
     now = after(366 * 86_400 + 0.0005)
     plan = due_windows(Counted(), after(1), now, catch_up, 0)
-    assert asked < MAX_WINDOWS + 250
+    assert steps < MAX_WINDOWS + 250
     assert plan.run == ([plan.run[-1]] if catch_up == "latest" else [])
     assert plan.next_at == rule.next_after(now)
     assert all(rule.next_after(window) == plan.next_at for window in plan.run)

@@ -89,9 +89,9 @@ async def test_wrong_credentials_are_refused_by_every_route(shop: App[Any], kind
     async with shop, web_site(shop) as site:
         client = wrong_clients(site)[kind].at("")
         for path in paths:
-            asked = [method for method in METHODS if ("GET" if method == "HEAD" else method, path) not in OPEN]
-            answers = await asyncio.gather(*[client.send(method, path) for method in asked])
-            assert [answer.status for answer in answers] == [401] * len(asked), path
+            methods = [method for method in METHODS if ("GET" if method == "HEAD" else method, path) not in OPEN]
+            answers = await asyncio.gather(*[client.send(method, path) for method in methods])
+            assert [answer.status for answer in answers] == [401] * len(methods), path
 
 
 async def test_viewer_may_read_and_no_other_method_is_known(shop: App[Any]) -> None:

@@ -38,13 +38,13 @@ def every_minute(zone: str, change: datetime, expressions: Sequence[str]) -> int
         cron = Cron(text, zone)
         fired = [moment for minute in minutes for moment in oracle.fires(expression, minute)]
         place = 0
-        asked = start
-        while asked <= end:
-            while place < len(fired) and fired[place] <= asked:
+        moment = start
+        while moment <= end:
+            while place < len(fired) and fired[place] <= moment:
                 place += 1
             wanted = fired[place] if place < len(fired) else None
-            _compare(text, zone, asked, cron.next_after(asked), wanted, end + BEYOND)
-            asked += MINUTE
+            _compare(text, zone, moment, cron.next_after(moment), wanted, end + BEYOND)
+            moment += MINUTE
     return len(expressions) * (2 * AROUND // MINUTE + 1)
 
 

@@ -273,7 +273,7 @@ async def test_doubled_handoff_runs_once_and_is_not_released(server: valkey.Serv
         def later(hint: Hint) -> None:
             leased.append(hint) if hint.handoff is not None else hinted(hint)
 
-        async def asked(*args: Any) -> TurnResult:
+        async def turn_after_hint(*args: Any) -> TurnResult:
             if not asking.is_set():
                 asking.set()
                 await until(lambda: leased)
@@ -285,7 +285,7 @@ async def test_doubled_handoff_runs_once_and_is_not_released(server: valkey.Serv
         await _waits(server)
         await until(lambda: worker.idle.is_set())
         worker.hint_listener.receive = later
-        app.runtime.store.turn = asked  # type: ignore[method-assign]
+        app.runtime.store.turn = turn_after_hint  # type: ignore[method-assign]
         worker.wakeup.set()
         await asking.wait()
         cursor = (await app.runtime.store.changes("", 1)).cursor
