@@ -21,7 +21,7 @@ from onthedot.operations import Operations
 from onthedot.operations.live_view import LiveSnapshot
 from onthedot.stores.masked_url import masked
 
-_NAMES = ("by_source", "workers.*.concurrency", "workers.*.max_retries")
+_NAMES = ("by_source", "workers.*.concurrency", "workers.*.max_retries", "workers.*.agent_keep")
 _FIRST_RATES = 1.0  # seconds until a single picture has rates
 
 Draw = Callable[[LiveSnapshot], None]

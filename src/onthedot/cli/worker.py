@@ -159,7 +159,8 @@ def list_workers(options: GlobalOptions) -> None:
     """Workers of this store."""
     workers = with_operations(options, lambda operations: operations.workers())
     if options.json:
-        write_json({"workers": workers}, names=("workers.*.concurrency", "workers.*.max_retries"))
+        named = ("workers.*.concurrency", "workers.*.max_retries", "workers.*.agent_keep")
+        write_json({"workers": workers}, names=named)
         return
     out = screen(utc=options.utc)
     rows = [

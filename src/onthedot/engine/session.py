@@ -15,6 +15,7 @@ from onthedot.clock.protocol import Clock
 from onthedot.definitions.sources import Sources
 from onthedot.engine.config import WorkerConfig
 from onthedot.engine.heartbeat import Heartbeat, HeartbeatDelegate, HeartbeatRunner, OnCancel, OnLost
+from onthedot.model.agent_names import agent_of
 from onthedot.observability.events import Observer
 from onthedot.stores.contract import SESSION_FORMAT, ClaimResult, Store, StoreIdentity
 
@@ -151,6 +152,8 @@ class WorkerSession:
             "sources": [name for name, _ in sources],
             "schedules": sorted(self.schedules),
             "max_retries": {name: most for name, source in sources if (most := source.options.max_retries)},
+            "agent_keep": {name: source.options.keep for name, source in sources if agent_of(name) is not None},
+            "max_kept": self.config.max_retained,
         }
         if self._data_lost is not None:
             info["data_lost"] = self._data_lost

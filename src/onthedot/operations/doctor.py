@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from onthedot.clock.epoch import from_ms
 from onthedot.model.batch_names import batch_task
 from onthedot.model.failures import UNDECODABLE_RECORD
+from onthedot.operations.agent_health import check_agent_keep
 from onthedot.operations.batches import ModeInfo
 from onthedot.operations.failures import FailureGroup
 from onthedot.operations.health import (
@@ -59,8 +60,14 @@ async def diagnose(operations: Operations, *, repair: bool = False) -> list[Chec
     found.append(_failed(groups, sources))
     found += _schedules(await operations.schedules.list(), workers, now)
     found += check_outbox(await operations.outbox.find_status())
+    found += check_agent_keep(workers, await _ended_in_an_hour(operations))
     found += await _clocks(operations, workers)
     return found
+
+
+async def _ended_in_an_hour(operations: Operations) -> float:
+    series = (await operations.series(("succeeded", "failed", "cancelled"))).series
+    return sum(value or 0 for values in series.values() for value in values)
 
 
 async def _server(operations: Operations) -> list[Check]:

@@ -57,6 +57,8 @@ class WorkerInfo:
     running: int = 0
     max_retries: Mapping[str, int] = field(default_factory=dict[str, int])  # by source, where it is not 0
     format: int = 1  # of its session; see SESSION_FORMAT
+    agent_keep: Mapping[str, int] = field(default_factory=dict[str, int])  # ms, by source, of agents
+    max_kept: int | None = None  # ended tasks that it lets the store keep; None: of an older version
     data_lost: datetime | None = None  # when it found that the store had lost data, or went back to an older state
     longest: tuple[RunningTask, ...] = ()  # those of its tasks that have been running longest
     alive: bool = True
@@ -141,5 +143,7 @@ def _worker_info(name: str, facts: Mapping[str, Any]) -> WorkerInfo:
         schedules=tuple(facts.get("schedules", ())),
         max_retries=facts.get("max_retries", {}),
         format=facts.get("format", 1),
+        agent_keep=facts.get("agent_keep", {}),
+        max_kept=facts.get("max_kept"),
         data_lost=from_optional_ms(facts.get("data_lost")),
     )
