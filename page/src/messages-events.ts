@@ -65,7 +65,7 @@ export const eventTexts = {
     actions: [
       "add", "cancel", "cancel tasks", "cancel flow", "cancel batch", "retry", "retry tasks", "retry flow", "pause", "resume", "freeze", "thaw", "degrade",
       "restore", "drain", "limit", "pause schedule", "resume schedule", "run schedule", "delete schedule", "signal", "retry event", "discard event",
-      "pause outbox", "resume outbox", "replay dead letters",
+      "pause outbox", "resume outbox", "purge outbox", "replay dead letters",
     ] as const,
   },
 };

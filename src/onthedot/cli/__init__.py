@@ -69,6 +69,7 @@ _COMMANDS: Commands = {
         "discard": Lazy("outbox:discard", "Give failed events up, so that later ones of their keys are sent."),
         "list": Lazy("outbox:list_events", "Events, in the order of publishing."),
         "pause": Lazy("outbox:pause", "Send no events of a topic, or none at all."),
+        "purge": Lazy("outbox:purge", "Mark and delete events that another program has sent."),
         "relay": Lazy("outbox:relay", "Send the events of an app to the bus, without running tasks."),
         "resume": Lazy("outbox:resume", "Send the events of a topic again."),
         "retry": Lazy("outbox:retry", "Send failed events again."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from typing import Any, Literal, TypeVar
 
 import click
@@ -203,6 +204,25 @@ def resume(options: GlobalOptions, topic: str | None) -> None:
     what = topic or "the outbox"
     text = f"resumed {what}" if before else f"{what} was not paused"
     write(text, {"resumed": topic or "*", "before": before}, json=options.json)
+
+
+@store_command()
+@click.option("--sent-by-others", is_flag=True, required=True,
+              help="Required: events that are marked are never sent by a relay.")  # fmt: skip
+@click.option("--older-than", callback=duration, metavar="TIME", default="1h", show_default=True,
+              help="The other program has read what occurred so long ago: 10m, 1h.")  # fmt: skip
+@click.option("--keep-sent", callback=duration, metavar="TIME", default="7d", show_default=True,
+              help="How long rows are kept after they were marked.")  # fmt: skip
+def purge(options: GlobalOptions, /, sent_by_others: bool, older_than: float, keep_sent: float) -> None:  # noqa: ARG001
+    """Mark unsent events as sent by another program, such as Debezium, and delete those that were marked long ago.
+
+    It is refused while a relay is alive. Run it by a schedule, once per hour.
+    """
+    age = timedelta(seconds=older_than)
+    keep = timedelta(seconds=keep_sent)
+    found = _with_outbox(options, lambda operations: operations.outbox.purge_sent_by_others(age, keep))
+    text = f"marked {plural(found.marked, 'event')} as sent, deleted {plural(found.deleted, 'row')}"
+    write(text, {"marked": found.marked, "deleted": found.deleted}, json=options.json)
 
 
 @click.command()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
 from onthedot.clock.epoch import from_ms, from_optional_ms
 from onthedot.clock.protocol import Clock
+from onthedot.errors import StoreRefused
 from onthedot.model.outbox_names import OUTBOX_LIMIT, pause_name, paused_topic
 from onthedot.model.stored_keys import stored_text
 from onthedot.operations.audit import Recorded, list_names
@@ -31,6 +32,9 @@ from onthedot.stores.contract import (
 MAX_LISTED = 1000
 _ALL_TOPICS = "all topics"
 _FRESH = 120_000  # ms for which the figures of a relay are shown
+_MS = timedelta(milliseconds=1)
+_PURGE = "purge"  # no session: it owns no buckets
+_KEEP_ARRIVALS = 3_600_000  # ms, of arrivals without a handle
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,14 @@ class HandleInfo:
     def received(self) -> int:
         types = [each.type for each in self.arrivals]
         return sum(min(number, sum(types.count(name) for name in set(names))) for names, number in self.handle.expected)
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeInfo:
+    """The figures of a purge: events that were marked as sent, and rows that were deleted, with those of handles."""
+
+    marked: int
+    deleted: int
 
 
 class OutboxOperations(Recorded):
@@ -230,6 +242,34 @@ class OutboxOperations(Recorded):
             note.found = len(ids)
             note.changed = len(amended)
         return amended
+
+    async def purge_sent_by_others(self, older_than: timedelta, keep_sent: timedelta) -> PurgeInfo:
+        """Mark pending events as sent that occurred so long ago, and delete those that were marked long ago.
+
+        For an outbox that another program reads, such as Debezium. Raises StoreRefused while a relay is alive.
+
+        older_than: the other program has read what is older; keep_sent: how long rows are kept after they were marked.
+        """
+        outbox = self._outbox("outbox purge")
+        if relays := (await self._status(outbox)).relays:
+            raise StoreRefused(
+                f"a relay is alive on {relays[0].host} (pid {relays[0].pid}): it sends and deletes them itself; stop "
+                "it (onthedot worker --without relay) if another program reads the outbox"
+            )
+        before = self._clock.now() - older_than / _MS
+        marked = deleted = last = 0
+        async with self._recorder.change("purge outbox", _ALL_TOPICS) as note:
+            while page := await outbox.find_events({"status": "pending"}, last, MAX_LISTED):
+                last = page[-1].seq
+                old = [stored.seq for stored in page if stored.event.occurred_at <= before]
+                if old:
+                    await outbox.relay(_PURGE, old, {}, None)
+                    marked += len(old)
+            keep = int(keep_sent / _MS)
+            while found := await outbox.purge_events(MAX_LISTED, keep_sent=keep, keep_arrivals=_KEEP_ARRIVALS):
+                deleted += found
+            note.changed = marked + deleted
+        return PurgeInfo(marked, deleted)
 
     async def pause(self, topic: str | None = None, reason: str = "") -> bool:
         """Send no events of a topic, or none at all; relays notice within a second. Return if it was paused before."""

@@ -91,6 +91,16 @@ def test_pause_and_resume(published: Console) -> None:
     assert "@outbox" not in published.do("source", "list")
 
 
+def test_purge_marks_events_that_another_program_has_sent(published: Console) -> None:
+    refused = published.invoke("outbox", "purge", code=2)
+    assert "--sent-by-others" in refused.stderr
+    purge = ("outbox", "purge", "--sent-by-others")
+    assert published.do(*purge) == "marked 0 events as sent, deleted 0 rows\n"
+    assert json.loads(published.do(*purge, "--older-than", "0s", "--json")) == {"marked": 2, "deleted": 0}
+    assert published.do(*purge, "--keep-sent", "0s") == "marked 0 events as sent, deleted 2 rows\n"
+    assert [line.split()[1] for line in published.do("outbox", "list").splitlines()[1:]] == ["order-1"]
+
+
 def test_redis_has_no_outbox() -> None:
     result = CliRunner().invoke(main, ["outbox", "status", "--store", "redis://127.0.0.1:1", "-n", "shop"])
     assert result.exit_code == 1

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from onthedot import App, StoreRefused
 from onthedot.clock.manual import ManualClock
 from onthedot.events import Event
 from onthedot.operations import Operations
 from onthedot.operations.move import Move
-from onthedot.operations.outbox import OutboxStatus
+from onthedot.operations.outbox import OutboxStatus, PurgeInfo
 from onthedot.operations.outbox_health import check_outbox
-from onthedot.stores.contract import HandleRecord, RelayRequest
+from onthedot.stores.contract import HandleRecord, NewEvent, RelayRequest
 from onthedot.stores.memory import MemoryStore
+from tests.support.app_stores import AppStore, open_store
 from tests.support.services import valkey
 from tests.support.waits import until
 from tests.unit.events.relay_steps import TOPIC, LeasedMemoryStore, Setup, event, settled
@@ -208,3 +212,66 @@ async def test_move_refuses_while_events_are_unsent_or_handles_are_open() -> Non
         await Move(setup.store, target, "there").run()
     setup.clock.advance(60_001)
     assert (await Move(setup.store, target, "there").run()).tasks == 0
+
+
+async def test_purge_marks_what_another_program_has_sent_and_deletes_it_later() -> None:
+    setup = Setup()
+    verbs = operations(setup)
+    await failed(setup, "refused")
+    await setup.publish(*[_occurred_now(setup, f"e{number}") for number in range(3)])
+    setup.clock.advance(3_600_000)
+    await setup.publish(_occurred_now(setup, "young"))
+    hour = timedelta(hours=1)
+    week = timedelta(days=7)
+    assert await verbs.outbox.purge_sent_by_others(hour, week) == PurgeInfo(marked=3, deleted=0)
+    assert await verbs.outbox.purge_sent_by_others(hour, week) == PurgeInfo(marked=0, deleted=0)
+    found = {info.id: info.status for info in await verbs.outbox.events()}
+    assert found == {"refused": "failed", "e0": "sent", "e1": "sent", "e2": "sent", "young": "pending"}
+    setup.clock.advance(7 * 86_400_000 + 1)
+    assert await verbs.outbox.purge_sent_by_others(hour, week) == PurgeInfo(marked=1, deleted=3)
+    assert {info.id: info.status for info in await verbs.outbox.events()} == {"refused": "failed", "young": "sent"}
+
+
+async def test_purge_is_refused_while_a_relay_is_alive() -> None:
+    setup = Setup(LeasedMemoryStore(clock := ManualClock()), clock)
+    async with setup.relay() as relay:
+        await settled(relay)
+        with pytest.raises(StoreRefused, match=r"a relay is alive .*--without relay"):
+            await operations(setup).outbox.purge_sent_by_others(timedelta(), timedelta())
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("outbox_store", ["sqlite", "postgres"], indirect=True)
+async def test_purge_on_stores_that_several_processes_share(outbox_store: AppStore) -> None:
+    """Events that were marked are not sent by a relay that starts later."""
+    app = App(outbox_store.name, store=outbox_store.url)
+    none = timedelta()
+
+    async def purge() -> PurgeInfo:
+        portal = app.runtime.outbox_portal
+        return await portal.run(lambda client: client.operations.outbox.purge_sent_by_others(none, timedelta(days=7)))
+
+    async with app:
+        await app.publish(*[Event("Shop.Order.Placed", {}, aggregate_id="1", id=f"e{n}") for n in range(3)])
+        assert await purge() == PurgeInfo(marked=3, deleted=0)
+        before = [(info.id, info.sent_at) for info in await app.operations.outbox.events()]
+    async with app.running():
+        await app.publish(Event("Shop.Order.Placed", {}, aggregate_id="1", id="e3"))
+
+        async def is_sent() -> bool:
+            return {info.status for info in await app.operations.outbox.events()} == {"sent"}
+
+        await until(is_sent)
+        with pytest.raises(StoreRefused, match="a relay is alive"):
+            await purge()
+        assert [(info.id, info.sent_at) for info in await app.operations.outbox.events()][:3] == before
+    app.runtime.close()
+
+
+@pytest.fixture
+def outbox_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AppStore]:
+    yield from open_store(request, tmp_path)
+
+
+def _occurred_now(setup: Setup, event_id: str) -> NewEvent:
+    return replace(event(event_id, event_id=event_id), occurred_at=int(setup.clock.now()))
