@@ -128,12 +128,15 @@ async def test_counts_of_a_filter_are_read_again_after_a_while(shop: App[Any], m
         assert other["succeeded"]["n"] == 2 * first["succeeded"]["n"]
 
 
-async def test_result_is_a_file(shop: App[Any]) -> None:
+async def test_result_is_a_file(shop: App[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     async with shop.running(), web_site(shop) as site:
         ann, bob, _ = await add_three(shop)
         answer = await site.viewer.get(f"/tasks/{ann}/result")
         assert (answer.json(), "attachment" in answer.headers["content-disposition"]) == ("ann", True)
         assert (await site.viewer.get(f"/tasks/{bob}/result")).status == 404
+        monkeypatch.setattr(tasks, "_MAX_RESULT", 4)
+        answer = await site.viewer.get(f"/tasks/{ann}/result")  # of five bytes
+        assert (answer.status, answer.json()["error"]["code"]) == (413, "too_large")
 
 
 async def test_lists_are_not_sent_again_if_nothing_changed(shop: App[Any]) -> None:

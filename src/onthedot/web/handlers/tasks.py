@@ -38,6 +38,7 @@ from onthedot.web.schemas import (
 
 _MAX_TRACEBACK = 32 * 1024
 _MAX_CANDIDATES = 5
+_MAX_RESULT = 8 * 2**20  # bytes
 _BUDGET = 0.15  # seconds for a list; then it is short and has a cursor
 _MAX_COUNTED = 1000  # tasks of a state, for its tab
 _COUNT_BUDGET = 0.05  # seconds for the tabs of a filter
@@ -245,5 +246,12 @@ async def show_result(call: WebCall[Query, None]) -> Response:
     if info.result_status != "stored":
         raise ApiError("not_found", f"task {info.uuid} has no stored result: {info.result_status}")
     shown = call.context.redaction.value(json_value(info.result)).value
+    data = json_text(shown).encode()
+    if len(data) > _MAX_RESULT:
+        raise ApiError(
+            "too_large",
+            f"the result of task {info.uuid} takes {len(data):,} bytes, the limit is {_MAX_RESULT:,}; read it in code: "
+            "app.get(uuid)",
+        )
     headers = {"Content-Disposition": f'attachment; filename="{info.uuid}.json"'}
-    return Response(json_text(shown), 200, headers, "application/json")
+    return Response(data, 200, headers, "application/json")
