@@ -19,12 +19,13 @@ export function sinceOf(range: Range): string | undefined {
 }
 
 export interface Mark { at: number; name: string }
+export interface ShownMark extends Mark { place: number }
 
-/** The marks within a chart, in seconds. One in the last span, which goes on, is at its beginning. */
-export function marksWithin(marks: readonly Mark[], at: readonly number[]): Mark[] {
+/** The marks within a chart, in seconds. The place of one in the last span, which goes on, is the beginning of that. */
+export function marksWithin(marks: readonly Mark[], at: readonly number[]): ShownMark[] {
   const first = at[0];
   const last = at.at(-1);
   if (first === undefined || last === undefined) return [];
   const span = last - (at.at(-2) ?? last);
-  return marks.filter((mark) => mark.at >= first && mark.at < last + span).map((mark) => ({ ...mark, at: Math.min(mark.at, last) }));
+  return marks.filter((mark) => mark.at >= first && mark.at < last + span).map((mark) => ({ ...mark, place: Math.min(mark.at, last) }));
 }

@@ -16,10 +16,10 @@ test("no range has more points than the server returns", () => {
   for (const range of RANGES) assert.ok((hours[range] * 3600) / STEPS[range] <= 1500, range);
 });
 
-test("a release of the span that goes on is marked at its beginning", () => {
+test("a release of the span that goes on is drawn at its beginning", () => {
   const at = [0, 3600, 7200];
   const marks = [{ at: -1, name: "old" }, { at: 0, name: "a" }, { at: 5000, name: "b" }, { at: 9000, name: "c" }, { at: 10_800, name: "d" }];
-  assert.deepEqual(marksWithin(marks, at), [{ at: 0, name: "a" }, { at: 5000, name: "b" }, { at: 7200, name: "c" }]);
+  assert.deepEqual(marksWithin(marks, at), [{ at: 0, name: "a", place: 0 }, { at: 5000, name: "b", place: 5000 }, { at: 9000, name: "c", place: 7200 }]);
   assert.deepEqual(marksWithin(marks, []), []);
 });
 

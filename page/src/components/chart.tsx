@@ -4,7 +4,7 @@ import type uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { axisTime, clock, count } from "../format.ts";
 import { t } from "../messages.ts";
-import { type Mark, marksWithin } from "../ranges.ts";
+import { type Mark, marksWithin, type ShownMark } from "../ranges.ts";
 import { now, theme, zone } from "../session.ts";
 
 export interface Line { name: string; color: string; values: readonly (number | null)[] }
@@ -40,13 +40,14 @@ function cssColor(name: string): string {
   return color;
 }
 
-function drawMarks({ ctx, bbox, valToPos }: uPlot, marks: readonly Mark[]) {
+function drawMarks({ ctx, bbox, valToPos }: uPlot, marks: readonly ShownMark[]) {
   ctx.save();
   ctx.strokeStyle = ctx.fillStyle = cssColor("--ink-2");
   ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+  ctx.textAlign = "left";
   ctx.setLineDash([4, 4]);
-  for (const { at, name } of marks) {
-    const x = valToPos(at, "x", true);
+  for (const { place, name } of marks) {
+    const x = valToPos(place, "x", true);
     ctx.beginPath();
     ctx.moveTo(x, bbox.top);
     ctx.lineTo(x, bbox.top + bbox.height);
@@ -72,7 +73,7 @@ function axisTimes({ data: [at] }: uPlot, times: readonly number[]): string[] {
   return times.map((time) => axisTime(time * 1000, span, zone.value));
 }
 
-function options(Plot: Library, lines: readonly Line[], width: number, marks: () => readonly Mark[]): uPlot.Options {
+function options(Plot: Library, lines: readonly Line[], width: number, marks: () => readonly ShownMark[]): uPlot.Options {
   const ink = cssColor("--ink-2");
   const grid = { stroke: cssColor("--line"), width: 1 };
   const ticks = { show: false };

@@ -75,7 +75,7 @@ function Group({ row }: { row: FailureRow }) {
         <p class="error-line"><strong>{row.type}</strong> <span class={isOpen ? "" : "clamp"} onClick={() => open(!isOpen)}>{row.message}</span></p>
         <p class="hint">
           <PageLink to={pathOf("sources", row.source)}>{row.source}</PageLink>
- · {row.first && <><Clock at={row.first} /> – </>}<Clock at={row.last} />
+          {" · "}{row.first && <><Clock at={row.first} /> – </>}<Clock at={row.last} />
           {row.place && <> · <code title={row.place}>{row.place}</code></>}
         </p>
       </div>
