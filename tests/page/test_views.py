@@ -247,15 +247,15 @@ def test_a_path_that_is_no_page_is_answered_with_404(tab: Watched, shop: Shop) -
 
 @pytest.mark.parametrize("path", VIEWS)
 def test_a_view_makes_two_requests_at_most(tab: Watched, shop: Shop, path: str) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     def note(request: Request) -> None:
         if "/api/v1/" in request.url and "/changes" not in request.url:
-            asked.append(request.url.partition("/api/v1")[2].partition("?")[0])
+            requests.append(request.url.partition("/api/v1")[2].partition("?")[0])
 
     tab.page.goto("about:blank")
     tab.page.on("request", note)
     visit(tab, shop, f"tasks/{shop.attacker}" if path == "task" else path)
     tab.page.wait_for_selector(".connection.live:has-text('live')")
-    views = set(asked) - {"/status"}
+    views = set(requests) - {"/status"}
     assert 1 <= len(views) <= MAX_REQUESTS, views
