@@ -14,32 +14,49 @@ _SLOTS = ((0, 5460), (5461, 10922), (10923, 16383))
 
 
 @contextmanager
-def cluster(certificates: Certificates | None = None) -> Iterator[list[Server]]:
-    """With certificates: TLS, also between the nodes; tests use the plain ports. The server of the wheel has no TLS."""
+def cluster(certificates: Certificates | None = None, *, replicas: bool = False) -> Iterator[list[Server]]:
+    """With certificates: TLS, also between the nodes; tests use the plain ports. The server of the wheel has no TLS.
+
+    replicas: three more nodes follow, the replicas of the first three in their order.
+    """
     if program() is None:
         missing("Valkey cluster")
     runs = None if certificates is None else debian.wanted("redis-server")
     with ExitStack() as stack:
         nodes: list[Server] = []
-        for slots in _SLOTS:
+        for number in range(2 * len(_SLOTS) if replicas else len(_SLOTS)):
             options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", FREE]
             if certificates is not None:
                 options += [*certificates.options(), "--tls-cluster", "yes"]
             node = Server(*options, runs=runs)
             stack.callback(node.close)
-            node.ask("CLUSTER", "ADDSLOTSRANGE", *slots)
-            node.ask("CLUSTER", "SET-CONFIG-EPOCH", len(nodes) + 1)
+            if number < len(_SLOTS):
+                node.ask("CLUSTER", "ADDSLOTSRANGE", *_SLOTS[number])
+            node.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
             nodes.append(node)
         first = nodes[0].port if certificates is None else nodes[0].tls_port
         for node in nodes[1:]:
             node.ask("CLUSTER", "MEET", "127.0.0.1", first, nodes[0].port_of("--cluster-port"))
-        wait_until(lambda: all(_joined(node) for node in nodes), timeout=30)
+        wait_until(lambda: all(_joined(node, len(nodes)) for node in nodes), timeout=30)
+        for master, replica in zip(nodes, nodes[len(_SLOTS) :], strict=False):
+            _replicate(master, replica)
         yield nodes
 
 
-def _joined(node: Server) -> bool:
+def slot_owner(nodes: list[Server], key: str) -> int:
+    """The number of the node that has the slot of this key, if no slot has moved."""
+    slot = int(nodes[0].ask("CLUSTER", "KEYSLOT", key).removeprefix(b":"))
+    return next(number for number, (first, last) in enumerate(_SLOTS) if first <= slot <= last)
+
+
+def _joined(node: Server, nodes: int) -> bool:
     text = node.text("CLUSTER", "INFO")
-    return "cluster_state:ok" in text and "cluster_known_nodes:3" in text
+    return "cluster_state:ok" in text and f"cluster_known_nodes:{nodes}" in text
+
+
+def _replicate(master: Server, replica: Server) -> None:
+    assert replica.ask("CLUSTER", "REPLICATE", master.text("CLUSTER", "MYID")) == b"+OK"
+    wait_until(lambda: "master_link_status:up" in replica.text("INFO", "replication"), timeout=30)
 
 
 @contextmanager
