@@ -13,7 +13,7 @@ from tests.support.services.valkey import free_port
 from tests.support.waits import SOON
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Request
 
 PAGES = (
     "",
@@ -60,6 +60,30 @@ def test_signing_in_needs_the_token_and_leaves_it_nowhere(chromium: Browser, sho
     page.goto(f"{shop.address}/tasks?token=an-old-one")
     page.wait_for_selector("[role=alert]:has-text('token of this link is not known')")
     assert page.url == f"{shop.address}/login?refused"
+    context.close()
+
+
+def test_link_with_a_token_leaves_it_in_no_request_page_or_history(chromium: Browser, shop: Shop) -> None:
+    context = chromium.new_context()
+    page = context.new_page()
+    requests: list[Request] = []
+    page.on("request", lambda request: requests.append(request))
+    page.goto(f"{shop.address}/?token={TOKEN}")
+    page.wait_for_selector(".tiles")
+    assert page.url == f"{shop.address}/"
+    page.click("nav a:has-text('Workers')")
+    page.wait_for_url(f"{shop.address}/workers")
+    page.reload()
+    page.wait_for_selector("main table")
+    first, *rest = [f"{request.url} {request.all_headers()}" for request in requests]
+    assert TOKEN in first
+    assert [text for text in rest if TOKEN in text or "'referer': 'http" in text] == []
+    assert TOKEN not in page.content()
+    page.go_back()
+    page.go_back()
+    assert page.url == "about:blank"
+    page.go_forward()
+    assert page.url == f"{shop.address}/"
     context.close()
 
 

@@ -94,3 +94,56 @@ def test_dead_worker_stays_grey_and_live_ones_name_their_runs(tab: Watched, shop
     tab.page.wait_for_selector("tr.gone:has-text('app-9'):has-text('Died'):has-text('4.0 s')")
     tab.page.wait_for_selector("tr.gone:has-text('no task was lost')")
     assert tab.page.locator("tr:not(.gone):has-text('Alive')").count() == 1
+
+
+def test_more_than_a_hundred_tasks_need_their_number_and_are_stopped(tab: Watched, shop: Shop) -> None:
+    shop.run(
+        "async def main():\n"
+        "    async with shop.app:\n"
+        "        for n in range(104):\n"
+        "            await shop.resize.options(after=3600, tags=['night']).enqueue(f'{n}.png')\n"
+    )
+    page = tab.page
+    visit(tab, shop, "tasks?q=tag%3Anight")
+    page.wait_for_selector("table.tasks tbody tr")
+    page.click("text=Cancel all that match…")
+    page.wait_for_selector("dialog:has-text('Cancel 104 tasks?')")
+    confirm = page.locator("dialog[open] button[type=submit]")
+    number = page.locator("dialog label:has-text('Type 104 to confirm') input")
+    assert confirm.is_disabled()
+    for typed in ("103", "1040", ""):
+        number.fill(typed)
+        assert confirm.is_disabled(), typed
+    number.press_sequentially("104")
+    page.fill("dialog label:has-text('Tasks per second') input", "5")
+    confirm.click()
+    page.wait_for_selector(".progress-line:has-text('of 104')")
+    page.click(".progress-line >> text=Stop")
+    page.wait_for_selector(".progress-line:has-text('stopped')", timeout=SOON * 1000)
+    changed = page.evaluate("""async () => {
+        const {items} = await (await fetch("/api/v1/audit?limit=1")).json();
+        return [items[0].state, items[0].found, items[0].changed];
+    }""")
+    assert changed[:2] == ["stopped", 104]
+    assert 0 < changed[2] < 104
+
+
+def test_retry_whose_unique_key_is_taken_names_the_holder(tab: Watched, shop: Shop) -> None:
+    failed, holder = shop.run(
+        "async def main():\n"
+        "    async with shop.app:\n"
+        "        failed = await shop.email.options(after=3600, unique='mail-1').enqueue('ann@example.com')\n"
+        "        await failed.cancel()\n"
+        "        holder = await shop.email.options(after=3600, unique='mail-1').enqueue('ben@example.com')\n"
+        "        print(failed.uuid, holder.uuid)\n"
+    ).split()
+    page = tab.page
+    visit(tab, shop, f"tasks/{failed}")
+    page.keyboard.press("r")
+    page.wait_for_selector("dialog[open]")
+    page.click("dialog[open] button[type=submit]")
+    page.wait_for_selector(f"dialog[open] [role=alert]:has-text('{holder}')")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog[open]", state="detached")
+    assert page.url.endswith(failed), "the conflict keeps the page"
+    tab.troubles = [text for text in tab.troubles if "409 (Conflict)" not in text]
