@@ -165,7 +165,7 @@ def run_generated(part: str, number: int, seed: int) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev mutants", description=__doc__)
     parser.add_argument("words", nargs="*", help="only mutants whose name contains one of these")
-    parser.add_argument("--short", action="store_true", help="only those marked as short, as in CI")
+    parser.add_argument("--short", action="store_true", help="only those marked as short, for a look before a commit")
     parser.add_argument("--generate", choices=PARTS, help="sample edits of this part instead of the table")
     parser.add_argument("--number", type=int, default=20, help="how many edits to sample (20)")
     parser.add_argument("--seed", type=int, default=1)
