@@ -28,24 +28,41 @@ export interface AttemptRow {
 }
 
 export interface StepRow { name: string; size: number; at: string | null; until: string | null; signal: string }
-export interface ExplanationText { reason: string; text: string; until: string | null }
+/** The request that ends a reason; limit and signal: the operator adds a value to the body. */
+export interface ReasonAction { label: "resume" | "limit" | "signal"; method: "POST" | "PUT"; path: string; body: unknown }
+export interface Holder { uuid: string | null; source: string; worker: string | null; where: string; since: string | null }
+
+export interface ExplanationText {
+  reason: string; text: string; until: string | null; action: ReasonAction | null; held_by: Holder[];
+}
 
 export interface Explanation {
   reason: string; text: string; until: string | null; ahead: number; estimated_start: string | null;
-  more: ExplanationText[]; holders: string[];
+  more: ExplanationText[]; holders: string[]; action: ReasonAction | null; held_by: Holder[]; held_by_count: number;
 }
 
 export interface Segment {
-  from: string; to: string | null; kind: "scheduled" | "pending" | "running" | "backoff" | "waiting" | "crash";
+  from: string; to: string | null; kind: "scheduled" | "pending" | "running" | "backoff" | "waiting" | "crash" | "gap";
   attempt: number; worker: string | null; text: string;
+  paused: { from: string; to: string | null; user: string; reason: string }[];
 }
 
-export interface TaskDetail extends TaskRow {
-  args: unknown; args_text: string; metadata: unknown; unique: string | null; crashes: number; retries: number;
-  result: unknown; result_status: string; errors: AttemptRow[]; steps: StepRow[]; items_saved: number;
-  trace_id: string | null; redacted: string[]; explain?: Explanation | null; timeline?: Segment[];
-  related?: { parent: string | null; flow: string | null; batch: string | null; group: string | null };
+/** Tasks that have something in common; n: null: not counted. */
+export interface SameRow {
+  kind: "error" | "argument" | "schedule"; name: string; value: string; q: string; n: number | null; exact: boolean;
 }
+
+export interface WaitsFor { signals: string[]; flow: string | null; needed: number; reached: number; until: string | null }
+
+export interface TaskDetail extends TaskRow {
+  args: unknown; args_text: string; metadata: unknown; metadata_text: string; unique: string | null; crashes: number; retries: number;
+  result: unknown; result_text: string; result_size: number; result_cut: boolean; result_status: string; errors: AttemptRow[]; steps: StepRow[]; items_saved: number;
+  trace_id: string | null; release: string | null; waits_for: WaitsFor | null; redacted: string[]; explain?: Explanation | null; timeline?: Segment[];
+  related?: { parent: string | null; flow: string | null; batch: string | null; group: string | null; same: SameRow[] };
+}
+
+export interface StreamEntry { cursor: string; number: number; kind: "item" | "part"; data: unknown; text: string }
+export interface StreamList { items: StreamEntry[]; cursor: string; restarted: boolean; ended: boolean }
 
 export interface PauseRow { key: string | null; reason: string; since: string | null }
 export interface SourceLimitRow { name: string; cap: number | null; rate: number | null; burst: number; by: string }

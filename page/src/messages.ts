@@ -4,6 +4,7 @@ import { eventTexts } from "./messages-events.ts";
 import { flowTexts } from "./messages-flows.ts";
 import { overviewTexts } from "./messages-overview.ts";
 import { sourceTexts } from "./messages-sources.ts";
+import { taskTexts } from "./messages-task.ts";
 import { workerTexts } from "./messages-workers.ts";
 import { plural } from "./plural.ts";
 
@@ -156,14 +157,13 @@ export const t = {
   crashes: "Crashes",
   tags: "Tags",
   parent: "Parent",
-  sameError: "Same error",
   trace: "Trace",
   why: { running: "What it does", pending: "Why it does not run yet" },
   estimated: "Estimated start:",
-  heldBy: "Held by",
   explainTitle: (id: string) => `Explain ${id}`,
+  heldBy: "Held by",
   timeline: "Timeline",
-  segments: { scheduled: "scheduled", pending: "pending", running: "running", backoff: "backoff", waiting: "waiting", crash: "crash" },
+  segments: { scheduled: "scheduled", pending: "pending", running: "running", backoff: "backoff", waiting: "waiting", crash: "crash", gap: "not recorded", paused: "paused" },
   attemptNumber: (n: number) => `attempt ${n}`,
   attempts: (n: number) => plural(n, "failed attempt", "failed attempts"),
   noTraceback: "No traceback was recorded.",
@@ -180,7 +180,6 @@ export const t = {
   resultStatus: {
     none: "No result.", missing: "No result.", not_stored: "The result is not stored.", expired: "The result has expired.",
   } as Record<string, string>,
-  items: (n: number) => plural(n, "item streamed", "items streamed"),
   steps: "Saved steps",
   failedSummary: (n: string, groups: number) => `${n} in ${plural(groups, "group", "groups")}`,
   times: { "1h": "1 h", "24h": "24 h", "7d": "7 d" },
@@ -234,6 +233,7 @@ export const t = {
   scheduleStates: { active: "Active", paused: "Paused", orphan: "Orphan", invalid: "Invalid", over: "Over" },
   owners: { code: "code", data: "data" },
   ...flowTexts,
+  task: taskTexts,
   ...eventTexts,
   worker: workerTexts,
   notFound: "Not found",

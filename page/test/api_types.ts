@@ -10,6 +10,7 @@ export type Checks = [
   Fits<Schemas["TaskList"]["items"][number], page.TaskRow>,
   Fits<Schemas["TaskList"], page.TaskList>,
   Fits<Schemas["TaskDetail"], page.TaskDetail>,
+  Fits<Schemas["StreamList"], page.StreamList>,
   Fits<Schemas["SourceRow"], page.SourceRow>,
   Fits<Schemas["WorkerRow"], page.WorkerRow>,
   Fits<Schemas["ScheduleRow"], page.ScheduleRow>,

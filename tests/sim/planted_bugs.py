@@ -388,7 +388,7 @@ PLANTED = {
         PlantedBug("dead-process-not-reaped", parts={"presence": DeadProcessNotReaped}, store="sqlite"),
         PlantedBug("paused-process-reaped", parts={"presence": PausedProcessReaped}, store="sqlite"),
         PlantedBug("wake-up-cleared-late", worker_factory=clears_wake_up_late),
-        PlantedBug("claim-after-fencing", worker_factory=claims_after_fencing),
+        PlantedBug("claim-after-fencing", worker_factory=claims_after_fencing, poll_interval=2),  # it claims more often
         PlantedBug("hints-without-poll", poll_interval=100_000.0),
         *(PlantedBug(name, server=_on_tables(tables), flows=True) for name, tables in FLOW_BUGS.items()),
     )

@@ -1,13 +1,19 @@
-/** The filter as a command, a request, a call, or a link. */
+/** A filter or a task as a command, a request, a call, or a link. */
+import type { Query } from "../api.ts";
 import { cliCall, pythonCall } from "../filters.ts";
 import { t } from "../messages.ts";
 import { api, attempt, notify } from "../session.ts";
 
 export function CopyAs({ q }: { q: string }) {
+  return <CopyMenu cli={cliCall(q)} path="/tasks" query={{ q }} python={pythonCall(q)} />;
+}
+
+/** path, query: of the request. */
+export function CopyMenu({ cli, path, query, python }: { cli: string; path: string; query?: Query; python: string }) {
   const texts = {
-    cli: () => cliCall(q),
-    curl: () => `curl -H "Authorization: Bearer $ONTHEDOT_WEB_TOKEN" '${new URL(api.address("/tasks", { q }), window.location.href).href.replaceAll("'", "%27")}'`,
-    python: () => pythonCall(q),
+    cli: () => cli,
+    curl: () => `curl -H "Authorization: Bearer $ONTHEDOT_WEB_TOKEN" '${new URL(api.address(path, query), window.location.href).href.replaceAll("'", "%27")}'`,
+    python: () => python,
     link: () => window.location.href,
   };
   return (

@@ -1,30 +1,15 @@
 /** The recorded life of a task as one line, and as a table. Short parts keep a width that can be seen and pressed. */
 import { useState } from "preact/hooks";
 import type { Segment } from "../api.ts";
-import { clock, duration, parseTime, preciseClock, utc } from "../format.ts";
+import { clock, duration, preciseClock, utc } from "../format.ts";
 import { t } from "../messages.ts";
 import { now, zone } from "../session.ts";
-
-const SMALLEST = 0.02;
-
-export interface Part { segment: Segment; from: number; to: number; share: number }
-
-/** Widths that add up to one: by duration, but none below two per cent. */
-export function partsOf(segments: readonly Segment[], present: number): Part[] {
-  const spans = segments.map((segment) => {
-    const from = parseTime(segment.from) ?? present;
-    return { segment, from, to: Math.max(from, parseTime(segment.to) ?? present) };
-  });
-  const total = spans.reduce((sum, { from, to }) => sum + (to - from), 0);
-  const raw = spans.map(({ from, to }) => Math.max(SMALLEST, total > 0 ? (to - from) / total : 1));
-  const sum = raw.reduce((all, share) => all + share, 0);
-  return spans.map((span, i) => ({ ...span, share: (raw[i] ?? 0) / sum }));
-}
+import { type Part, partsOf } from "../timeline-parts.ts";
 
 export function Timeline({ segments }: { segments: readonly Segment[] }) {
   const [isTable, showTable] = useState(false);
   const parts = partsOf(segments, now.value);
-  const kinds = [...new Set(segments.map(({ kind }) => kind))];
+  const kinds = [...new Set(parts.map(({ kind }) => kind))];
   return (
     <section class="card">
       <div class="card-head">
@@ -44,22 +29,25 @@ function Track({ parts }: { parts: readonly Part[] }) {
     <div class="timeline">
       <div class="track" role="img" aria-label={parts.map((part) => name(part)).join(", ")}>
         {parts.map((part, i) => (
-          <div key={i} class={`seg seg-${part.segment.kind}`} style={{ flexGrow: part.share * 1000 }} title={`${name(part)}\n${utc(part.from)}`}>
+          <div key={i} class={`seg seg-${part.kind}`} style={{ flexGrow: part.share * 1000 }} title={`${name(part)}\n${utc(part.from)}`}>
             {part.share > 0.08 && <span>{name(part)}</span>}
           </div>
         ))}
       </div>
       <div class="track-ends">
         <span>{first && clock(first.from, now.value, zone.value)}</span>
-        <span>{last && (last.segment.to === null ? t.nowWord : clock(last.to, now.value, zone.value))}</span>
+        <span>{last && (last.isOpen ? t.nowWord : clock(last.to, now.value, zone.value))}</span>
       </div>
     </div>
   );
 }
 
-function name({ segment, from, to }: Part): string {
-  const what = segment.kind === "running" ? t.attemptNumber(segment.attempt) : t.segments[segment.kind];
-  return `${what} ${duration(to - from)}${segment.text ? `: ${segment.text}` : ""}`;
+function kindName({ kind, attempt }: Part): string {
+  return kind === "running" ? t.attemptNumber(attempt) : t.segments[kind];
+}
+
+function name(part: Part): string {
+  return `${kindName(part)} ${duration(part.to - part.from)}${part.text ? `: ${part.text}` : ""}`;
 }
 
 function TimelineTable({ parts }: { parts: readonly Part[] }) {
@@ -67,13 +55,13 @@ function TimelineTable({ parts }: { parts: readonly Part[] }) {
     <table class="rows">
       <thead><tr><th>{t.columns.part}</th><th>{t.columns.from}</th><th class="number">{t.columns.duration}</th><th>{t.columns.worker}</th><th>{t.columns.note}</th></tr></thead>
       <tbody>
-        {parts.map(({ segment, from, to }, i) => (
+        {parts.map((part, i) => (
           <tr key={i}>
-            <td>{segment.kind === "running" ? t.attemptNumber(segment.attempt) : t.segments[segment.kind]}</td>
-            <td>{preciseClock(from, zone.value)}</td>
-            <td class="number">{duration(to - from)}</td>
-            <td>{segment.worker ?? ""}</td>
-            <td>{segment.text}</td>
+            <td>{kindName(part)}</td>
+            <td>{preciseClock(part.from, zone.value)}</td>
+            <td class="number">{duration(part.to - part.from)}</td>
+            <td>{part.worker ?? ""}</td>
+            <td>{part.text}</td>
           </tr>
         ))}
       </tbody>

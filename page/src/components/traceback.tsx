@@ -23,16 +23,18 @@ export function piecesOf(traceback: string): Piece[] {
 
 export function Traceback({ text }: { text: string }) {
   const [isWhole, showWhole] = useState(false);
+  const [isRaw, showRaw] = useState(false);
   const pieces = piecesOf(text);
   const folded = pieces.filter(({ isLibrary }) => isLibrary).length;
   return (
     <div class="traceback">
       <div class="traceback-tools">
-        {folded > 0 && <button class="quiet" aria-pressed={isWhole} onClick={() => showWhole(!isWhole)}>{isWhole ? t.yourFrames : t.allFrames}</button>}
+        <button class="quiet" aria-pressed={isRaw} onClick={() => showRaw(!isRaw)}>{t.task.raw}</button>
+        {folded > 0 && !isRaw && <button class="quiet" aria-pressed={isWhole} onClick={() => showWhole(!isWhole)}>{isWhole ? t.yourFrames : t.allFrames}</button>}
         <CopyButton text={text} />
       </div>
       <pre tabIndex={0}>
-        {pieces.map((piece, i) => (piece.isLibrary && !isWhole
+        {isRaw ? text : pieces.map((piece, i) => (piece.isLibrary && !isWhole
           ? <span key={i} class="folded">{t.foldedFrames(piece.text.split("\n").filter((line) => /^\s+File "/.test(line)).length)}</span>
           : <span key={i} class={piece.isLibrary ? "library" : ""}>{`${piece.text}\n`}</span>))}
       </pre>

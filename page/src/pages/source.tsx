@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import type { SourceDetail, SourceLimitRow } from "../api.ts";
 import { Dialog, Field, ReasonDialog } from "../components/dialog.tsx";
 import { Loaded } from "../components/empty.tsx";
+import { LimitDialog } from "../components/limit-dialog.tsx";
 import { PageLink } from "../components/link.tsx";
 import { PauseButton } from "../components/pause-button.tsx";
 import { jsonObject } from "../components/schedule-form.tsx";
@@ -155,28 +156,6 @@ function Limits({ source, onDone }: PartProps) {
 
 function limitText(limit: SourceLimitRow): string {
   return limit.cap === null ? t.rateLimit(rate(limit.rate ?? 0)) : t.atOnce(count(limit.cap));
-}
-
-function LimitDialog({ limit, onClose, onDone }: { limit: SourceLimitRow; onClose: () => void; onDone: () => void }) {
-  const [cap, setCap] = useState(limit.cap === null ? "" : String(limit.cap));
-  const [pace, setPace] = useState(limit.rate === null ? "" : `${limit.rate}/s`);
-  const [reason, setReason] = useState("");
-  const confirm = async () => {
-    const body: Record<string, unknown> = { reason };
-    if (cap !== "") body.cap = Number(cap);
-    if (pace !== "") body.rate = pace;
-    await api.send("PUT", `/limits/${encodeURI(limit.name)}`, body);
-    notify("done", t.limitChanged(limit.name));
-    onDone();
-  };
-  return (
-    <Dialog title={t.limitTitle(limit.name)} action={t.save} disabled={cap === "" && pace === ""} onClose={onClose} onConfirm={confirm}>
-      <p>{t.limitEffect}</p>
-      <Field label={t.capLabel}><input type="number" min={0} value={cap} onInput={(event) => setCap(event.currentTarget.value)} /></Field>
-      <Field label={t.paceLabel} hint={t.paceHint}><input value={pace} onInput={(event) => setPace(event.currentTarget.value)} /></Field>
-      <Field label={t.reason} hint={t.reasonHint}><input value={reason} maxLength={200} onInput={(event) => setReason(event.currentTarget.value)} /></Field>
-    </Dialog>
-  );
 }
 
 function Pauses({ source, onDone }: PartProps) {

@@ -1,25 +1,30 @@
 import { useEffect, useState } from "preact/hooks";
-import type { AttemptRow, TaskDetail } from "../api.ts";
+import type { SameRow, TaskDetail } from "../api.ts";
+import { Attempts } from "../components/attempts.tsx";
 import { ActionDialog, type TaskAction } from "../components/bulk-bar.tsx";
 import { CopyButton } from "../components/copy.tsx";
+import { CopyMenu } from "../components/copy-as.tsx";
 import { Dialog, Field } from "../components/dialog.tsx";
 import { Loaded } from "../components/empty.tsx";
+import { Explain } from "../components/explain.tsx";
 import { Icon } from "../components/icon.tsx";
-import { Download, OutsideLink, PageLink } from "../components/link.tsx";
+import { OutsideLink, PageLink } from "../components/link.tsx";
 import { jsonObject } from "../components/schedule-form.tsx";
 import { StateBadge } from "../components/state.tsx";
+import { Arguments, Result } from "../components/task-contents.tsx";
 import { Progress, title } from "../components/task-table.tsx";
 import { Ago, Clock, Since } from "../components/time.tsx";
 import { Timeline } from "../components/timeline.tsx";
-import { Traceback } from "../components/traceback.tsx";
-import { bytes, count, duration, parseTime, shortId } from "../format.ts";
+import { count, duration, shortId } from "../format.ts";
 import { onKey } from "../keys.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
-import { api, canOperate, notify, router, status } from "../session.ts";
+import { api, canOperate, isHeld, notify, router, status } from "../session.ts";
 import { useView } from "../view.ts";
 
 const ENDED = ["succeeded", "failed", "cancelled"];
+/** Milliseconds: what holds a task back can end without a change of the task. */
+const EXPLAIN_EVERY = 1000;
 
 export function TaskPage() {
   const { id } = router.location.value;
@@ -33,6 +38,14 @@ function TaskView({ uuid }: { uuid: string }) {
   });
   const [action, setAction] = useState<TaskAction | null>(null);
   const found = data.value;
+  const isHeldBack = found !== null && found.state !== "running" && !ENDED.includes(found.state);
+  useEffect(() => {
+    if (!isHeldBack) return;
+    const timer = window.setInterval(() => {
+      if (!document.hidden && !isHeld.value) reload();
+    }, EXPLAIN_EVERY);
+    return () => window.clearInterval(timer);
+  }, [isHeldBack, reload]);
   const possible = found ? actionsOf(found) : [];
   useEffect(() => {
     const stops = [
@@ -47,7 +60,7 @@ function TaskView({ uuid }: { uuid: string }) {
       {(task) => (
         <div class="stack">
           <Head task={task} actions={possible} onAction={setAction} />
-          <Explain task={task} />
+          {!ENDED.includes(task.state) && <Explain task={task} onDone={() => reload(true)} />}
           {task.timeline && task.timeline.length > 0 && <Timeline segments={task.timeline} />}
           {task.errors.length > 0 && <Attempts errors={task.errors} />}
           <div class="columns">
@@ -76,6 +89,7 @@ function Head({ task, actions, onAction }: { task: TaskDetail; actions: TaskActi
         <StateBadge state={task.state} />
         {task.cancel_wanted && !ENDED.includes(task.state) && <span class="hint">{t.cancelWanted}</span>}
         <span class="grow" />
+        <CopyMenu cli={`onthedot task show ${task.uuid}`} path={`/tasks/${encodeURIComponent(task.uuid)}`} python={`await app.get("${task.uuid}")`} />
         {canOperate.value && ENDED.includes(task.state) && <RetryChanged task={task} />}
         {canOperate.value && actions.map((action) => (
           <button key={action} onClick={() => onAction(action)}><Icon name={action === "retry" ? "retry" : "cancelled"} />{t[action]}</button>
@@ -101,12 +115,30 @@ function Head({ task, actions, onAction }: { task: TaskDetail; actions: TaskActi
         {related?.parent && <Fact name={t.parent}><PageLink to={pathOf("tasks", related.parent)}>{shortId(related.parent)}</PageLink></Fact>}
         {related?.flow && <Fact name={t.columns.flow}><PageLink to={pathOf("flows", related.flow)}>{shortId(related.flow)}</PageLink></Fact>}
         {related?.batch && <Fact name={t.columns.batch}><PageLink to={pathOf("batches", related.batch)}>{shortId(related.batch)}</PageLink></Fact>}
-        {related?.group && <Fact name={t.sameError}><PageLink to={pathOf("tasks", "", { q: `group:${related.group}` })}>{t.show}</PageLink></Fact>}
+        {related?.same.map((same) => <Fact key={same.kind} name={sameName(same)}><Same row={same} /></Fact>)}
+        {task.waits_for && <Fact name={t.task.waitsFor}><Waits task={task} /></Fact>}
+        {task.release && <Fact name={t.task.release}><code>{task.release}</code></Fact>}
         {task.trace_id && <Fact name={t.trace}>{trace ? <OutsideLink to={trace.replace("{trace_id}", task.trace_id)}>{task.trace_id.slice(0, 12)}</OutsideLink> : <code>{task.trace_id.slice(0, 12)}</code>}</Fact>}
       </dl>
       {task.progress && task.progress[1] > 0 && task.state === "running" && <Progress done={task.progress[0]} total={task.progress[1]} />}
     </header>
   );
+}
+
+function sameName({ kind, name }: SameRow): string {
+  return kind === "argument" ? t.task.same.argument(name) : t.task.same[kind];
+}
+
+function Same({ row }: { row: SameRow }) {
+  if (row.kind === "schedule") return <PageLink to={pathOf("schedules")}>{row.name}</PageLink>;
+  const text = row.n === null ? t.show : t.task.number(row.n, row.exact);
+  return <PageLink to={pathOf("tasks", "", { q: row.q })}>{row.value} {text}</PageLink>;
+}
+
+function Waits({ task: { waits_for: wait } }: { task: TaskDetail }) {
+  if (!wait) return null;
+  if (wait.signals.length > 0) return <>{t.forSignals(wait.signals)}</>;
+  return <>{t.task.waitsForTasks(count(wait.reached), count(wait.needed))}</>;
 }
 
 /** A copy of the task with other arguments, or at another time. */
@@ -137,110 +169,4 @@ function RetryChanged({ task }: { task: TaskDetail }) {
 
 function Fact({ name, children }: { name: string; children: preact.ComponentChildren }) {
   return <div><dt>{name}</dt><dd>{children}</dd></div>;
-}
-
-/** Why it does not run, with what it would take. */
-function Explain({ task }: { task: TaskDetail }) {
-  const { explain } = task;
-  if (!explain || explain.text === "" || ENDED.includes(task.state)) return null;
-  return (
-    <section class="card explain">
-      <Icon name="info" />
-      <div>
-        <h2>{t.why[task.state === "running" ? "running" : "pending"]}</h2>
-        <p>{explain.text}</p>
-        {explain.more.map((more) => <p key={more.text} class="hint">{more.text}</p>)}
-        {explain.estimated_start && <p class="hint">{t.estimated} <Ago at={explain.estimated_start} /></p>}
-        {explain.holders.length > 0 && (
-          <p class="hint">{t.heldBy} {explain.holders.map((uuid) => <PageLink key={uuid} class="tag" to={pathOf("tasks", uuid)}>{shortId(uuid)}</PageLink>)}</p>
-        )}
-      </div>
-    </section>
-  );
-}
-
-function Attempts({ errors }: { errors: readonly AttemptRow[] }) {
-  const newest = [...errors].reverse();
-  const [shown, show] = useState<number | null>(null);
-  const error = newest.find(({ attempt }) => attempt === shown) ?? newest[0];
-  if (!error) return null;
-  return (
-    <section class="card attempts">
-      <div class="card-head"><h2>{t.attempts(errors.length)}</h2></div>
-      <div class="attempts-body">
-        <ul>
-          {newest.map((each) => (
-            <li key={each.attempt}>
-              <button class="attempt" aria-pressed={each === error} onClick={() => show(each.attempt)}>
-                <b>{each.attempt}</b><Icon name="failed" class="state-failed" /><span>{each.type}</span><small>{took(each)}</small>
-              </button>
-            </li>
-          ))}
-        </ul>
-        <div class="attempt-detail">
-          <p class="error-line"><strong>{error.type}</strong> {error.message}</p>
-          <p class="hint">{error.started_at && <><Clock at={error.started_at} /> · </>}{error.worker ? t.on(shortId(error.worker)) : ""}</p>
-          {error.traceback ? <Traceback text={error.traceback} /> : <p class="hint">{t.noTraceback}</p>}
-        </div>
-      </div>
-    </section>
-  );
-}
-
-function took({ started_at: from, ended_at: to }: AttemptRow): string {
-  const begin = parseTime(from);
-  const end = parseTime(to);
-  return begin === null || end === null ? "" : duration(end - begin);
-}
-
-/** The exact text of the server: JavaScript would lose digits of long numbers. */
-function Arguments({ task }: { task: TaskDetail }) {
-  const metadata = task.metadata as Record<string, unknown> | null;
-  return (
-    <section class="card">
-      <div class="card-head"><h2>{t.arguments}</h2><CopyButton text={task.args_text} /></div>
-      <pre class="json" tabIndex={0}>{indented(task.args_text)}</pre>
-      {metadata && Object.keys(metadata).length > 0 && <><h3>{t.metadata}</h3><pre class="json" tabIndex={0}>{JSON.stringify(metadata, null, 2)}</pre></>}
-      {task.redacted.length > 0 && <p class="hint">{t.redacted(task.redacted.join(", "))}</p>}
-    </section>
-  );
-}
-
-/** Lines and indents without reading a number. */
-export function indented(text: string): string {
-  let depth = 0;
-  return (text.match(/"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s"[\]{},:]+/g) ?? []).map((token, i, all) => {
-    const newline = (by: number) => `\n${"  ".repeat(Math.max(0, depth += by))}`;
-    const after = all[i + 1];
-    if (token === "{" || token === "[") {
-      if (after === "}" || after === "]") return token;
-      return token + newline(1);
-    }
-    if (token === "}" || token === "]") return all[i - 1] === "{" || all[i - 1] === "[" ? token : newline(-1) + token;
-    if (token === ",") return token + newline(0);
-    return token === ":" ? ": " : token;
-  }).join("");
-}
-
-function Result({ task }: { task: TaskDetail }) {
-  return (
-    <section class="card">
-      <div class="card-head">
-        <h2>{t.result}</h2>
-        {task.result_status === "stored" && <Download address={api.address(`/tasks/${encodeURIComponent(task.uuid)}/result`)}>{t.download}</Download>}
-      </div>
-      {task.result_status === "stored"
-        ? <pre class="json" tabIndex={0}>{JSON.stringify(task.result, null, 2)}</pre>
-        : <p class="hint">{ENDED.includes(task.state) ? t.resultStatus[task.result_status] ?? t.noResult : t.noResultYet}</p>}
-      {task.items_saved > 0 && <p class="hint">{t.items(task.items_saved)}</p>}
-      {task.steps.length > 0 && (
-        <>
-          <h3>{t.steps}</h3>
-          <table class="rows">
-            <tbody>{task.steps.map((step) => <tr key={step.name}><td>{step.name}</td><td class="time"><Clock at={step.at} /></td><td class="number">{bytes(step.size)}</td></tr>)}</tbody>
-          </table>
-        </>
-      )}
-    </section>
-  );
 }

@@ -34,6 +34,8 @@ class TaskFailure:
     """When the attempt ended, by the same clock."""
     worker: str = ""
     """Session of the worker that ran the attempt."""
+    due_at: datetime | None = None
+    """When the attempt was due."""
 
     @property
     def error_type(self) -> str:

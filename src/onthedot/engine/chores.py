@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onthedot.clock.durations import DAY, WEEK
 from onthedot.definitions.sources import Source
-from onthedot.model.failures import UNDECODABLE_RECORD, encode_reason
+from onthedot.model.failures import UNDECODABLE_RECORD, WORKER_DIED, encode_reason
 from onthedot.stores.contract import Ended, Lease, Record
 
 _KEEP = WEEK  # ms, for sources that this process does not know
@@ -24,7 +24,7 @@ def outcome_for_chore(record: Record, lease: Lease, source: Source | None, reaso
             return Ended(lease, "failed", encode_reason(reason, error_type="UnknownSource"), keep_failed)
         case "crashed":
             reason = f"its worker died {record.history.crashes} times over it"
-            error = encode_reason(reason, record.attempt - 1, error_type="onthedot.WorkerDied", kind="worker_died")
+            error = encode_reason(reason, record.attempt - 1, error_type=WORKER_DIED, kind="worker_died")
             return Ended(lease, "failed", error, keep_failed)
         case "undecodable":
             reason = "its record cannot be read; `onthedot doctor` shows what the store has of it"

@@ -21,7 +21,6 @@ class Run(RunState, eq=False, kw_only=True):
     """A run from its claim to its outcome."""
 
     executor: Executor
-    started: float  # ms, by the worker's clock
     serving_task: asyncio.Task[None] | None = None  # the asyncio task that runs it; None while it is queued
     stop_cause: StopCause | None = None  # the strongest one, if it is ended from outside
     first_stop_cause: StopCause | None = None  # decides on the outcome; later ones only end the run sooner

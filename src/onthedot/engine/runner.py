@@ -65,6 +65,7 @@ class Runner:
     linked: LinkedTasks | None = None
     on_failed: OnFailed | None = None
     tracer: TaskTracer | None = None
+    note_crash: Callable[[Run], Awaitable[None]] | None = None  # before the run after one whose worker died
 
     def __post_init__(self) -> None:
         self._queue: deque[Run] = deque()
@@ -203,8 +204,8 @@ class Runner:
             source = run.source
             token = set_current(run)
             try:
-                if run.record.links is not None and self.linked is not None and self.linked.has_inputs(run.record):
-                    await self._prepare(run, self.linked)
+                if run.record.links is not None or run.record.history.reason == "crash":
+                    await self._prepare(run)
                 run.arguments, run.headers = source.decode(run.record.body)
                 if tracer is not None:
                     run.span = tracer.begin_run(run)
@@ -231,13 +232,23 @@ class Runner:
                 self._start_server()
                 return
 
-    async def _prepare(self, run: Run, linked: LinkedTasks) -> None:
+    async def _prepare(self, run: Run) -> None:
+        """Reads what the run needs from the store, and keeps there that a run before it has ended with its worker."""
+        if run.record.history.reason == "crash" and self.note_crash is not None:
+            await self.note_crash(run)
+            self._check_unended(run)
+        if self.linked is None or run.record.links is None or not self.linked.has_inputs(run.record):
+            return
         try:
-            run.record = await linked.prepare(run.record)
+            run.record = await self.linked.prepare(run.record)
         except StoreError as error:
             self.observer.store_failed("reading the results that a task needs", error)
             raise NotPrepared from error
-        if run.ended or self.is_fenced():  # meanwhile, others may have begun it
+        self._check_unended(run)
+
+    def _check_unended(self, run: Run) -> None:
+        """Meanwhile, others may have begun it."""
+        if run.ended or self.is_fenced():
             raise NotPrepared
 
     def _guarded(self, run: Run) -> Awaitable[object]:
@@ -312,7 +323,8 @@ class Runner:
     def _with_times(self, run: Run, outcome: Outcome) -> Outcome:
         if not isinstance(outcome, Requeued | Ended) or not outcome.error:
             return outcome
-        return replace(outcome, error=with_times(outcome.error, run.started, self.clock.now(), run.lease.session))
+        error = with_times(outcome.error, run.started, self.clock.now(), run.lease.session, run.record.due)
+        return replace(outcome, error=error)
 
     def _outcome_of_error(self, run: Run, error: BaseException) -> Outcome | None:
         if run.ended:  # abandoned: its outcome is final

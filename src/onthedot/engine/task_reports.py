@@ -16,6 +16,7 @@ from onthedot.engine.runner import Runner
 from onthedot.errors import StoreError
 from onthedot.model.context import RunState
 from onthedot.model.durable_context import DurableRunProtocol
+from onthedot.model.failures import encode_crash
 from onthedot.model.streams import StreamRunProtocol
 from onthedot.observability.events import Observer
 from onthedot.stores.capabilities import AsyncTransactions, Outbox, SyncTransactions, capability, find_capability
@@ -41,6 +42,7 @@ class TaskReports:
         self._loop = asyncio.get_running_loop()
         self._observer = observer
         self._runner = runner
+        runner.note_crash = self.note_crash
         self._wakeup = wakeup
         self.notes: dict[str, Note] = {}  # by uuid
         self._lock = threading.Lock()
@@ -55,6 +57,22 @@ class TaskReports:
         with self._lock:
             self.notes[lease.uuid] = note
         self._wakeup.set_threadsafe()
+
+    async def note_crash(self, run: RunState) -> None:
+        """Keep in the journal that an earlier run has ended with its worker: nothing else would.
+
+        It only informs, so the task runs also if the note cannot be written.
+        """
+        history = run.record.history
+        if history.started is None:
+            return
+        attempt = run.record.attempt - 1 if history.crashes else run.record.attempt  # not all crashes are counted
+        crash = encode_crash(attempt, run.record.due, history.started)
+        note = Note(run.lease, "error", f"crash:{history.started}", crash)
+        try:
+            await self._store.note((note,))
+        except Exception as error:  # noqa: BLE001 - reported
+            self._observer.store_failed("writing that the worker of a task died", error)
 
     async def flush(self) -> None:
         """Writes the notes; runs whose lease is lost end.

@@ -72,8 +72,9 @@ class Waits:
         await self._journal.load()
         saved = self._journal.find(request)
         if saved is None:
-            until = ceil(self._now() + ms)
-            await self._save(request.key, request, SavedSleep(until))
+            now = self._now()
+            until = ceil(now + ms)
+            await self._save(request.key, request, SavedSleep(until, int(now), int(self._run.started)))
         else:
             until = read_value(saved, SavedSleep).until
         left = until - self._now()
@@ -170,7 +171,7 @@ class Waits:
             return read_value(saved, SavedUntil).until
         now = self._now()
         until = None if timeout is None else ceil(now + timeout)
-        await self._save(key, request, SavedUntil(int(now), until))
+        await self._save(key, request, SavedUntil(int(now), until, int(self._run.started)))
         return until
 
     async def _save(self, key: str, request: StepRequest, value: Struct) -> None:

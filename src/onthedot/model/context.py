@@ -83,6 +83,7 @@ class RunState(Struct, eq=False):
     record: Record
     lease: Lease
     reports: ReportSink
+    started: float = 0  # ms, by the clock of the worker; 0: the process that runs it does not know
     thread: str = ""  # name of the thread that calls the function
     cancel_reason: str = ""  # set: the run shall end
     deadline_ms: float | None = None

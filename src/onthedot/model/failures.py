@@ -32,6 +32,8 @@ E = TypeVar("E", bound=BaseException)
 ExcInfo: TypeAlias = tuple[type[BaseException], BaseException, TracebackType | None]
 _PACKAGE = str(Path(__file__).parents[1])
 UNDECODABLE_RECORD = "UndecodableRecord"  # the type of the error of a task whose record cannot be read
+WORKER_DIED = "onthedot.WorkerDied"  # the type of the error of a run whose worker died
+DIED = "its worker died"
 NOT_STORED = b"!"  # in place of a result that could not be encoded; no JSON, so no result is the same (ADR 34)
 _PUBLIC = {"onthedot.errors": "onthedot", "builtins": "builtins"}  # modules whose classes users know, and where from
 _ERROR_LINE = re.compile(r"^onthedot\.errors\.(?=\w+(:|$))", re.MULTILINE)  # of a traceback
@@ -63,6 +65,7 @@ class _Failure(msgspec.Struct, omit_defaults=True):
     started_at: int | None = None  # ms, by the clock of the worker
     ended_at: int | None = None
     worker: str = ""  # its session
+    due_at: int | None = None  # of the attempt
 
 
 _encode = msgspec.json.Encoder().encode
@@ -93,9 +96,10 @@ def encode_failure(error: BaseException, attempt: int) -> bytes:
     return _encode(_Failure(name, message, _traceback(error, f"{name}: {message}"), attempt, kind))
 
 
-def with_times(failure: bytes, started_at: float, ended_at: float, worker: str) -> bytes:
+def with_times(failure: bytes, started_at: float, ended_at: float, worker: str, due_at: int | None = None) -> bytes:
     """A stored error or reason with the times of its run, in ms, and the session of its worker."""
     stored = _decode(failure)
+    stored.due_at = due_at
     stored.started_at = int(started_at)
     stored.ended_at = int(ended_at)
     stored.worker = worker
@@ -165,6 +169,15 @@ def encode_reason(
     return _encode(_Failure(error_type, _shortened(reason), "", attempt, kind, moved_to))
 
 
+def encode_crash(attempt: int, due_at: int, started_at: int) -> bytes:
+    """A run whose worker died. When it died is not known: the next run notes it.
+
+    due_at, started_at: of that run, in ms
+    """
+    failure = _Failure(WORKER_DIED, DIED, "", attempt, "worker_died", started_at=started_at, due_at=due_at)
+    return _encode(failure)
+
+
 def decode_moved_to(record: Record) -> str:
     """The store to which a move has taken the task; "" if it was not moved."""
     return _decode(record.history.error).moved_to if record.state == "cancelled" and record.history.error else ""
@@ -183,6 +196,7 @@ def decode_failure(data: bytes | None) -> TaskFailure | None:
         started_at=from_optional_ms(stored.started_at),
         ended_at=from_optional_ms(stored.ended_at),
         worker=stored.worker,
+        due_at=from_optional_ms(stored.due_at),
     )
 
 

@@ -26,9 +26,11 @@ class SavedStep(Struct, frozen=True, omit_defaults=True):
 
 
 class SavedSleep(Struct, frozen=True):
-    """The value of a sleep."""
+    """The value of a sleep. 0: written by an earlier version."""
 
     until: int  # ms, by the clock of the store
+    since: int = 0
+    run_since: int = 0  # when the run began that began the sleep
 
 
 class SavedUntil(Struct, frozen=True):
@@ -36,6 +38,7 @@ class SavedUntil(Struct, frozen=True):
 
     since: int
     until: int | None  # None: it waits for ever
+    run_since: int = 0  # as of a sleep
 
 
 class SavedChild(Struct, frozen=True):

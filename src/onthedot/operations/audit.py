@@ -201,6 +201,23 @@ class AuditOperations:
             until = page[-1].at
         return found
 
+    async def changes_of_pauses(self, until: datetime | None, most: int) -> list[AuditRecord]:
+        """Return the pauses and resumes of sources that took effect, oldest first.
+
+        until: None: now. most: entries that are read, the newest first; an older pause is not found.
+        """
+        latest = int(self._clock.now()) if until is None else to_ms(until)
+        found: dict[str, AuditRecord] = {}
+        for _ in range(0, most, _PAGE):
+            page = await self._store.read_series(_SERIES, 0, latest, _PAGE, newest_first=True)
+            for record in map(_record, page):
+                if record.entry.action in ("pause", "resume") and record.entry.state != "failed":
+                    found[record.id] = record
+            if len(page) < _PAGE or page[-1].at == latest:
+                break
+            latest = page[-1].at
+        return sorted(found.values(), key=lambda record: (record.at, record.id))  # ids of one process grow
+
     async def _stored(self, entry_id: str) -> SeriesEntry | None:
         at, writer = _key(entry_id)
         page = await self._store.read_series(_SERIES, at, at, _PAGE)

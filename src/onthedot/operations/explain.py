@@ -13,6 +13,7 @@ from onthedot.model.flow_names import JOIN, STOP
 from onthedot.model.limits import rate_text
 from onthedot.model.task import TaskState
 from onthedot.model.task_info import public_state
+from onthedot.operations.explain_actions import ReasonAction, limit_action, resume_action, signal_action
 from onthedot.operations.explain_waits import wait_for_tasks
 from onthedot.operations.humanize import moment_text, plural, short_id, suffix
 from onthedot.operations.start_rate import sample, start_rate
@@ -36,6 +37,7 @@ class Holder:
     worker: str | None
     where: str = ""  # its host and process
     since: datetime | None = None
+    source: str = ""  # of the task
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class ExplanationReason:
     until: datetime | None = None  # when it ends by itself
     by: tuple[Holder, ...] = ()  # some of them
     by_count: int = 0  # how many there are
+    action: ReasonAction | None = None  # of an operator, which ends it
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,8 @@ class Explanation:
     """When it may start, by the rate of the last starts."""
     also: tuple[ExplanationReason, ...] = ()
     """The reasons that would remain without the first; for a task that waits for others, the reasons of these."""
+    action: ReasonAction | None = None
+    """The request to the HTTP API that ends the first reason, if an operator can."""
 
 
 async def explain(store: Store, record: Record, now: float, zone: tzinfo | None = UTC) -> Explanation:
@@ -125,6 +130,7 @@ def _explanation(
         ahead,
         from_optional_ms(start),
         tuple(also),
+        first.action,
     )
 
 
@@ -207,9 +213,10 @@ class _Explainer:
             return [over, *self.missing_worker(over)]
         record = self._record
         until = from_optional_ms(record.history.wait_until)
-        if awaited_signals(wait):
+        if signals := awaited_signals(wait):
             text = await signal_text(self._store, record, wait, self._moment)
-            return [ExplanationReason("waiting_signal", text, until)]
+            action = signal_action(signals[0], record.uuid)
+            return [ExplanationReason("waiting_signal", text, until, action=action)]
         found = await wait_for_tasks(self._store, wait, self._moment)
         text = found.text
         if found.reason == "incomplete_flow" and record.history.wait_until is not None:
@@ -223,7 +230,7 @@ class _Explainer:
     async def _of_blocker(self, blocker: Record, depth: int, *, direct: bool) -> list[ExplanationReason]:
         """Why a task does not end that this one waits for. direct: the text of the wait says already that it runs."""
         found = await _explain(self._store, blocker, self._workers, self._now, self._zone, depth - 1)
-        reason = ExplanationReason(found.reason, found.text, found.until, found.by, found.by_count)
+        reason = ExplanationReason(found.reason, found.text, found.until, found.by, found.by_count, found.action)
         waits = found.reason in ("waiting_tasks", "incomplete_flow")  # then `also` is about tasks that it names
         name = f"{blocker.source} {short_id(blocker.uuid)}"
         own = [reason] if waits else [reason, *(each for each in found.also if each.reason != "behind")]
@@ -238,7 +245,7 @@ class _Explainer:
         reasons: list[ExplanationReason] = []
         if self._record.due > self._now:
             reasons.append(await self._not_due())
-        reasons += [self._paused(blocker) for blocker in position.blockers if blocker.reason == "paused"]
+        reasons += [await self._paused(blocker) for blocker in position.blockers if blocker.reason == "paused"]
         reasons += self._unknown_source()
         reasons += [await self._limited(blocker) for blocker in position.blockers if blocker.reason != "paused"]
         if self._record.is_suspect:
@@ -269,12 +276,13 @@ class _Explainer:
             "retry", f"it waits for retry {record.history.retries}{of} at {self._moment(record.due)}{after}", due
         )
 
-    def _paused(self, blocker: Blocker) -> ExplanationReason:
+    async def _paused(self, blocker: Blocker) -> ExplanationReason:
         own = blocker.limit.name == self._record.source
         text = f"{_limit_name(blocker.limit.name)} is paused"
         if blocker.limit.reason:
             text += f": {blocker.limit.reason}"
-        return ExplanationReason("source_paused" if own else "key_paused", text)
+        action = resume_action(blocker.limit.name, await self._store.limits())
+        return ExplanationReason("source_paused" if own else "key_paused", text, action=action)
 
     def _unknown_source(self) -> list[ExplanationReason]:
         source = self._record.source
@@ -305,14 +313,19 @@ class _Explainer:
             text += f", {plural(admitted, 'is', 'are')} about to"
             count += admitted
             holders += [record async for record in sample(self._store, {**where, "state": "ready"}, _MAX_HOLDERS)]
-        return ExplanationReason("source_limit" if own else "key_limit", text, None, self._holders(holders), count)
+        reason = "source_limit" if own else "key_limit"
+        return ExplanationReason(reason, text, None, self._holders(holders), count, limit_action(limit.name))
 
     def _rated(self, blocker: Blocker) -> ExplanationReason:
-        text = f"{_limit_name(blocker.limit.name)} may start {rate_text(blocker.limit.rate or 0)}"
+        name = blocker.limit.name
+        action = limit_action(name)
+        text = f"{_limit_name(name)} may start {rate_text(blocker.limit.rate or 0)}"
         if blocker.opens_in is not None:
             until = self._now + blocker.opens_in
-            return ExplanationReason("rate", f"{text}, and the next at {self._moment(until)}", from_ms(until))
-        return ExplanationReason("rate", f"{text}, and others are to start before")
+            return ExplanationReason(
+                "rate", f"{text}, and the next at {self._moment(until)}", from_ms(until), action=action
+            )
+        return ExplanationReason("rate", f"{text}, and others are to start before", action=action)
 
     async def _suspects_running(self) -> list[ExplanationReason]:
         """A worker runs one suspect at a time."""
@@ -380,11 +393,11 @@ class _Explainer:
     def _holder(self, record: Record) -> Holder:
         name = record.history.session
         if record.state != "running" or name is None:
-            return Holder(record.uuid, None)
+            return Holder(record.uuid, None, source=record.source)
         where = ""
         if name in self._workers:
             where = _where(self._workers[name])
-        return Holder(record.uuid, name, where, from_ms(record.history.started or 0))
+        return Holder(record.uuid, name, where, from_ms(record.history.started or 0), record.source)
 
 
 def _where(worker: WorkerInfo) -> str:

@@ -66,6 +66,10 @@ class LimitOperations(Recorded):
         self._clock = clock
         self._code = code
 
+    async def stored(self) -> Sequence[Limit]:
+        """Return the limits as they are stored, by name and owner."""
+        return await self._store.limits()
+
     async def list(self) -> Sequence[LimitInfo]:
         """Return all limits in force, by name."""
         limits = await self._store.limits()

@@ -51,6 +51,8 @@ from onthedot.operations.source_hours import SourceHour, read_source_hours
 from onthedot.operations.sources import SourceInfo, source_infos
 from onthedot.operations.streams import StreamSlice, item_reader, read_after, read_stream
 from onthedot.operations.task_queries import BATCH, TaskFilter, TaskPage, TaskQueries
+from onthedot.operations.timeline import TimelineSegment
+from onthedot.operations.timeline_facts import read_timeline
 from onthedot.operations.waits import StepInfo, step_infos
 from onthedot.operations.worker_tasks import read_workers, tasks_of_worker
 from onthedot.operations.workers import WorkerInfo, live_workers
@@ -129,6 +131,10 @@ class Operations(Recorded):
         zone: of the times in texts; None: local time.
         """
         return await explain(self._store, await self.tasks.record(uuid), self.clock.now(), zone)
+
+    async def timeline(self, uuid: str) -> list[TimelineSegment]:
+        """Return the recorded parts of a task's life, with the pauses that held it back."""
+        return await read_timeline(self._store, self.audit, await self.tasks.record(uuid), await self.get(uuid))
 
     async def trace_id(self, uuid: str) -> str | None:
         """Return the trace of the code that added a task; None: it had none."""

@@ -119,6 +119,14 @@ class SignalOperations(Recorded):
         found = [*for_signals, *for_tasks]
         return await self._with_counters(found[:limit]), len(found) > limit or looked_at >= _MAX_LOOKED_AT
 
+    async def waiting_task(self, uuid: str) -> WaitingTask | None:
+        """Return what a task waits for; None: it does not wait."""
+        (record,) = await self._store.get([uuid])
+        if record is None or record.wait is None:
+            return None
+        (found,) = await self._with_counters([record])
+        return found
+
     async def _with_counters(self, records: Sequence[Record]) -> list[WaitingTask]:
         first = [None if record.wait is None else record.wait.counters[0] for record in records]
         names = sorted({counter[0] for counter in first if counter is not None})

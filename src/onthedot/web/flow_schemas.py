@@ -151,12 +151,13 @@ class BatchDetail(Struct, frozen=True, kw_only=True):
 
 
 class StreamEntryRow(Struct, frozen=True):
-    """An item of a stream, or a part of a batch. cursor: continue after it."""
+    """An item of a stream, or a part of a batch. cursor: continue after it; text: the exact JSON of its data."""
 
     cursor: str
     number: int
     kind: Literal["item", "part"]
     data: Any
+    text: str = ""
 
 
 class StreamList(Struct, frozen=True):

@@ -30,21 +30,19 @@ from onthedot.web.handlers import (
 from onthedot.web.handlers.description import show_openapi
 from onthedot.web.schedule_schemas import PlanDetail, ScheduleRow
 from onthedot.web.schemas import (
-    ExplanationDetail,
     FailureList,
     Health,
     LimitRow,
     Overview,
     Rows,
-    Segment,
     SignIn,
     SourceRow,
     StatusDetail,
-    TaskDetail,
     TaskList,
 )
 from onthedot.web.source_schemas import ChartDetail, SourceDetail
 from onthedot.web.sse import ChangesQuery, follow_changes
+from onthedot.web.task_schemas import ExplanationDetail, Segment, TaskDetail
 from onthedot.web.worker_schemas import WorkerDetail, WorkerRow
 
 READ_ROUTES: tuple[Route, ...] = (

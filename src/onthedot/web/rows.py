@@ -11,7 +11,6 @@ import msgspec
 from onthedot.codec.plain_json import json_value
 from onthedot.model.redaction import Redaction
 from onthedot.model.task import TaskInfo, TaskState
-from onthedot.operations.explain import Explanation
 from onthedot.operations.feed_state import Rates
 from onthedot.operations.humanize import short_id
 from onthedot.operations.limits import LimitInfo
@@ -20,8 +19,6 @@ from onthedot.operations.sources import Pause, SourceInfo
 from onthedot.operations.workers import WorkerInfo
 from onthedot.web.schemas import (
     ErrorText,
-    ExplanationDetail,
-    ExplanationText,
     LimitRow,
     PauseRow,
     SourceHourRow,
@@ -190,18 +187,4 @@ def limit_row(info: LimitInfo, redaction: Redaction) -> LimitRow:
         paused=info.paused,
         reason=redaction.text(info.reason),
         changed=info.changed,
-    )
-
-
-def explanation_detail(found: Explanation) -> ExplanationDetail:
-    return ExplanationDetail(
-        uuid=found.uuid,
-        state=found.state.value,
-        reason=found.reason,
-        text=found.text,
-        until=utc(found.until),
-        ahead=found.ahead,
-        estimated_start=utc(found.estimated_start),
-        more=[ExplanationText(each.reason, each.text, utc(each.until)) for each in found.also],
-        holders=[each.uuid for each in found.by if each.uuid is not None],
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Meta, Struct
 
 Moment = Annotated[datetime, Meta(tz=True)]
 State = Literal["scheduled", "ready", "running", "waiting", "succeeded", "failed", "cancelled"]
@@ -85,91 +85,6 @@ class TaskList(Struct, frozen=True, kw_only=True):
     scanned: int
     scanned_to: Moment | None
     counts: Mapping[str, StateCount] | None = None
-
-
-class AttemptRow(Struct, frozen=True, kw_only=True):
-    """The error of one attempt."""
-
-    attempt: int
-    type: str
-    message: str
-    traceback: str
-    started_at: Moment | None
-    ended_at: Moment | None
-    worker: str | None
-
-
-class StepRow(Struct, frozen=True):
-    """A saved step of a durable task."""
-
-    name: str
-    size: int
-    at: Moment | None
-    until: Moment | None
-    signal: str
-
-
-class ExplanationText(Struct, frozen=True):
-    """One reason why a task is not running."""
-
-    reason: str
-    text: str
-    until: Moment | None
-
-
-class ExplanationDetail(Struct, frozen=True, kw_only=True):
-    """Why a task is not running."""
-
-    uuid: str
-    state: State
-    reason: str
-    text: str
-    until: Moment | None
-    ahead: int
-    estimated_start: Moment | None
-    more: Sequence[ExplanationText]
-    holders: Sequence[str]
-
-
-class Segment(Struct, frozen=True, rename={"from_": "from"}):
-    """A recorded part of a task's life. to: None: it has not ended."""
-
-    from_: Annotated[datetime, Meta(tz=True)]
-    to: Moment | None
-    kind: Literal["scheduled", "pending", "running", "backoff", "waiting", "crash"]
-    attempt: int
-    worker: str | None
-    text: str
-
-
-class RelatedTasks(Struct, frozen=True, kw_only=True):
-    """Tasks that belong together with one. group: of the same error; batch: its id, if the flow is one."""
-
-    parent: str | None
-    flow: str | None
-    batch: str | None
-    group: str | None
-
-
-class TaskDetail(TaskListRow, frozen=True, kw_only=True):
-    """A task in full. args_text: the exact JSON, since JavaScript loses digits of long numbers."""
-
-    args: Any
-    args_text: str
-    metadata: Any
-    unique: str | None
-    crashes: int
-    retries: int
-    result: Any
-    result_status: str
-    errors: Sequence[AttemptRow]
-    steps: Sequence[StepRow]
-    items_saved: int
-    trace_id: str | None
-    redacted: Sequence[str]
-    explain: ExplanationDetail | UnsetType | None = UNSET
-    timeline: Sequence[Segment] | UnsetType = UNSET
-    related: RelatedTasks | UnsetType = UNSET
 
 
 class LimitRow(Struct, frozen=True, kw_only=True):

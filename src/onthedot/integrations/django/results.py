@@ -61,7 +61,8 @@ def new_result(task: Any, uuid: str, args: list[Any], kwargs: dict[str, Any], al
 
 def result_of(info: TaskInfo, task: Any, alias: str) -> Any:
     """task: the Django task whose function it runs."""
-    failures = sorted(info.errors, key=lambda failure: failure.attempt)
+    raised = [failure for failure in info.errors if not _is_crash(failure)]  # Django's errors are exceptions
+    failures = sorted(raised, key=lambda failure: failure.attempt)
     errors = [error_of(failure) for failure in failures]
     if info.state is TaskState.CANCELLED:
         errors.append(TaskError(exception_class_path=_CANCELLED, traceback=info.reason))
@@ -84,6 +85,11 @@ def result_of(info: TaskInfo, task: Any, alias: str) -> Any:
     )
     object.__setattr__(result, "_return_value", info.result)
     return result
+
+
+def _is_crash(failure: TaskFailure) -> bool:
+    """Whether the attempt has ended with its worker, at a time that is not known."""
+    return failure.started_at is not None and failure.ended_at is None
 
 
 def task_of(info: TaskInfo, task: Any, alias: str) -> Any:

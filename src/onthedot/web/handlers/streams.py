@@ -15,6 +15,7 @@ from onthedot.web.endpoints import Query, WebCall
 from onthedot.web.errors import ApiError
 from onthedot.web.flow_schemas import StreamEntryRow, StreamList
 from onthedot.web.handlers.tasks import whole_uuid
+from onthedot.web.rows import json_text
 
 
 class StreamQuery(Query, frozen=True, kw_only=True):
@@ -54,6 +55,6 @@ async def stream_list(
             value = shown(data)
         except Undecodable as error:
             value = f"<{error}>"
-        rows.append(StreamEntryRow(str(cursor), cursor.number, kind, value))
+        rows.append(StreamEntryRow(str(cursor), cursor.number, kind, value, json_text(value)))
     last = rows[-1].cursor if rows else query.after
     return StreamList(rows, last, found.has_restarted, has_ended and len(rows) < query.limit)

@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import msgspec
 from msgspec import UNSET, UnsetType
 from starlette.responses import Response
 
 from onthedot.codec.plain_json import json_value
-from onthedot.codec.task_failure import TaskFailure
 from onthedot.errors import ArgumentError, TaskNotFound
-from onthedot.model.batch_names import batch_task
-from onthedot.model.error_fingerprint import fingerprint
-from onthedot.model.redaction import Redaction
-from onthedot.model.task import TaskInfo, TaskState, possible_uuids
+from onthedot.model.task import TaskState, possible_uuids
 from onthedot.operations.task_queries import TaskFilter
 from onthedot.operations.time_limit import TimeLimit
-from onthedot.operations.timeline import timeline as task_timeline
 from onthedot.web.context import WebContext
 from onthedot.web.endpoints import Query, WebCall
 from onthedot.web.errors import ApiError
 from onthedot.web.filters import MAX_UUIDS, TaskQuery, read_filter
-from onthedot.web.rows import TaskRows, explanation_detail, json_text, shortened, utc
-from onthedot.web.schemas import (
-    AttemptRow,
-    ExplanationDetail,
-    RelatedTasks,
-    Rows,
-    Segment,
-    StateCount,
-    StepRow,
-    TaskDetail,
-    TaskList,
+from onthedot.web.rows import TaskRows, json_text, utc
+from onthedot.web.schemas import Rows, StateCount, TaskList
+from onthedot.web.task_details import (
+    explanation_detail,
+    related_tasks,
+    release_of,
+    task_contents,
+    timeline_segments,
+    waits_for,
 )
+from onthedot.web.task_schemas import ExplanationDetail, RelatedTasks, Segment, StepRow, TaskDetail
 
-_MAX_TRACEBACK = 32 * 1024
 _MAX_CANDIDATES = 5
 _MAX_RESULT = 8 * 2**20  # bytes
 _BUDGET = 0.15  # seconds for a list; then it is short and has a cursor
@@ -149,95 +139,35 @@ async def show_task(call: WebCall[DetailQuery, None]) -> TaskDetail:
     if "explain" in include:
         explain = None
         if not info.state.ended:
-            explain = explanation_detail(await call.operations.explain(uuid))
+            explain = explanation_detail(await call.operations.explain(uuid), call.context.redaction)
     if "timeline" in include:
-        timeline = segments(info)
+        timeline = await timeline_segments(call.context, uuid)
     if "related" in include:
-        related = await _related(call, info)
+        related = await related_tasks(call.context, info)
     return TaskDetail(
         **rows.fields(info),
-        **_contents(info, call.context.redaction),
+        **task_contents(info, call.context.redaction),
         steps=[
             StepRow(step.name, step.size, utc(step.since), utc(step.until), step.signal)
             for step in await call.operations.steps(uuid)
         ],
         items_saved=await call.operations.streamed(uuid),
         trace_id=await call.operations.trace_id(uuid),
+        release=await release_of(call.context, info),
+        waits_for=await waits_for(call.context, info),
         explain=explain,
         timeline=timeline,
         related=related,
     )
 
 
-def _contents(info: TaskInfo, redaction: Redaction) -> dict[str, Any]:
-    args = redaction.value(json_value(info.args))
-    metadata = redaction.value(json_value(info.metadata))
-    result = redaction.value(json_value(info.result))
-    paths = [
-        *(f"args.{path}" for path in args.paths),
-        *(f"metadata.{path}" for path in metadata.paths),
-        *(f"result.{path}" for path in result.paths),
-    ]
-    return {
-        "args": args.value,
-        "args_text": json_text(args.value),
-        "metadata": metadata.value,
-        "unique": info.unique,
-        "crashes": info.crashes,
-        "retries": info.retries,
-        "result": result.value,
-        "result_status": info.result_status,
-        "errors": [
-            AttemptRow(
-                attempt=error.attempt,
-                type=error.type,
-                message=shortened(redaction.text(error.message), _MAX_TRACEBACK),
-                traceback=redaction.text(error.traceback)[-_MAX_TRACEBACK:],
-                started_at=utc(error.started_at),
-                ended_at=utc(error.ended_at),
-                worker=error.worker or None,
-            )
-            for error in _errors_of_attempts(info)
-        ],
-        "redacted": paths,
-    }
-
-
-def _errors_of_attempts(info: TaskInfo) -> Sequence[TaskFailure]:
-    """The journal has those of the attempts that were repeated; the last one is in the record."""
-    if info.error is None or any(error.attempt == info.error.attempt for error in info.errors):
-        return info.errors
-    return (*info.errors, info.error)
-
-
-async def _related(call: WebCall[DetailQuery, None], info: TaskInfo) -> RelatedTasks:
-    parent = await call.operations.parent(info.uuid)
-    group = None
-    if info.error is not None and info.error.type:
-        group = fingerprint(info.source, info.error)
-    flow = info.flow
-    batch = info.uuid if batch_task(info.source) is not None else None
-    if batch is None and flow is not None:
-        found = await call.operations.tasks.get_many(possible_uuids([flow]))
-        if found and batch_task(found[0].source) is not None:
-            batch = flow
-    return RelatedTasks(
-        parent=None if parent is None else parent.uuid, flow=None if batch else flow, batch=batch, group=group
-    )
-
-
-def segments(info: TaskInfo) -> list[Segment]:
-    return [
-        Segment(each.begin, each.end, each.kind, each.attempt, each.worker, each.text) for each in task_timeline(info)
-    ]
-
-
 async def show_timeline(call: WebCall[Query, None]) -> Rows[Segment]:
-    return Rows(segments(await call.operations.get(await whole_uuid(call))))
+    return Rows(await timeline_segments(call.context, await whole_uuid(call)))
 
 
 async def explain_task(call: WebCall[Query, None]) -> ExplanationDetail:
-    return explanation_detail(await call.operations.explain(await whole_uuid(call)))
+    found = await call.operations.explain(await whole_uuid(call))
+    return explanation_detail(found, call.context.redaction)
 
 
 async def show_result(call: WebCall[Query, None]) -> Response:
