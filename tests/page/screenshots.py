@@ -1,6 +1,6 @@
-"""Takes the screenshots of docs/how-to/page.md and genesis.md: a shop with real workers and the example, in Chromium.
+"""Takes the screenshots of docs/how-to/page.md and genesis.md: shops with real workers and the example, in Chromium.
 
-python -m tests.page.screenshots [genesis]     genesis: only that of the example
+python -m tests.page.screenshots [shop] [flows] [empty] [genesis]     some parts only
 """
 
 from __future__ import annotations
@@ -8,14 +8,17 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.acceptance.row_e.test_genesis import genesis
 from tests.page.checkout import ROOT
-from tests.page.conftest import SHOP, TOKEN, Shop
+from tests.page.conftest import SHOP, TOKEN, Shop, started_chromium
 from tests.page.event_fills import events, refused_events
-from tests.support.services import debian
+from tests.support.process_guard import start_guarded
+from tests.support.services import valkey
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -58,36 +61,135 @@ async def main():
             await studio.approve.enqueue(order, customer)
 """
 SIZES = {"wide": (1280, 760), "narrow": (390, 760)}
+THEMES = {"light": "", "dark": "-dark"}  # with the end of the name
+SHOP_PAGES = {
+    "tasks": "tasks?q=source%3Aresize",
+    "failed": "failed",
+    "sources": "sources",
+    "source": "sources/deliver",
+    "schedules": "schedules",
+    "workers": "workers",
+    "outbox": "outbox",
+    "agents": "agents?correlation=cart-18",
+    "audit": "audit",
+    "overview": "",
+}
+TRAFFIC = """
+import asyncio, random
+from tests.page import shop
+
+async def main():
+    async with shop.app:
+        while True:
+            for order in range(random.randint(1, 8)):
+                await shop.email.enqueue(f"user{order}@example.com", order)
+            await shop.deliver.enqueue(random.randint(1, 99), "globex")
+            await asyncio.sleep(random.random())
+
+asyncio.run(main())
+"""
 
 
-def take(page: Page, shop: Shop, path: str, name: str, theme: str, size: str = "wide") -> None:
-    width, height = SIZES[size]
-    page.set_viewport_size({"width": width, "height": height})
-    page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
-    page.goto(f"{shop.address}/{path}")
-    page.wait_for_selector("main :is(h1, .empty)")
-    page.wait_for_selector(".loading", state="detached")
-    page.wait_for_timeout(1500)  # for the second round of updates
-    page.screenshot(path=IMAGES / f"page-{name}.png")
+class Camera:
+    """A tab that is signed in to a shop."""
+
+    def __init__(self, browser: Browser, shop: Shop) -> None:
+        self.page: Page = browser.new_context(timezone_id="Europe/Berlin", reduced_motion="reduce").new_page()
+        self._shop = shop
+        self.page.goto(f"{shop.address}/?token={TOKEN}")
+
+    def take(self, path: str, name: str, size: str = "wide") -> None:
+        """In both themes."""
+        for theme in THEMES:
+            self._set(theme, size)
+            self.page.goto(f"{self._shop.address}/{path}")
+            self.page.wait_for_selector("main :is(h1, .empty)")
+            self.page.wait_for_selector(".loading", state="detached")
+            self.page.wait_for_timeout(1500)  # for the second round of updates
+            self.shoot(name, theme)
+
+    def shoot(self, name: str, theme: str) -> None:
+        self._set(theme, "")
+        self.page.wait_for_timeout(200)
+        self.page.screenshot(path=IMAGES / f"page-{name}{THEMES[theme]}.png")
+
+    def _set(self, theme: str, size: str) -> None:
+        if size:
+            width, height = SIZES[size]
+            self.page.set_viewport_size({"width": width, "height": height})
+        self.page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+
+
+@contextmanager
+def traffic(shop: Shop) -> Iterator[None]:
+    """Tasks of an ordinary day, for the charts."""
+    process = start_guarded([sys.executable, "-c", TRAFFIC], cwd=ROOT, env=shop.environment)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def take_shop(browser: Browser, folder: Path) -> None:
+    code = Path(tempfile.gettempdir()) / "shop.py"  # tracebacks show no path of this checkout
+    shutil.copy(SHOP, code)
+    shop = Shop(folder)
+    shop.program = code
+    shop.run(refused_events("MessageSizeTooLarge: 1,204,113 bytes, the topic allows 1,048,588", "19"))
+    with shop.worker():
+        shop.run(FILL)
+        shop.run(events("by 12:00"))
+        with shop.page(), traffic(shop):
+            camera = Camera(browser, shop)
+            for name, path in SHOP_PAGES.items():
+                if name == "audit":
+                    camera.page.evaluate(CHANGES)
+                camera.take(path, name)
+            camera.page.goto(f"{shop.address}/failed")
+            camera.page.click("text=Newest >> nth=0")
+            camera.page.wait_for_selector(".attempts")
+            camera.take(f"tasks/{camera.page.url.rpartition('/')[2]}", "task")
+            camera.take("", "overview-narrow", "narrow")
+            camera.take("tasks", "tasks-narrow", "narrow")
+            camera.page.context.clear_cookies()
+            camera.take("login", "login")
+    code.unlink()
 
 
 def take_flows(browser: Browser, folder: Path) -> None:
-    folder.mkdir()
     studio = Shop(folder, FLOW_SHOP, "studio")
     with studio.worker(), studio.page():
         flow, batch = studio.run(FLOWS).split()
-        page = browser.new_context(timezone_id="Europe/Berlin").new_page()
-        page.goto(f"{studio.address}/?token={TOKEN}")
-        take(page, studio, f"flows/{flow}", "flow", "dark")
-        take(page, studio, "flows", "flows", "light")
-        take(page, studio, f"batches/{batch}", "batch", "light")
-        take(page, studio, "waiting", "waiting", "dark")
-        take(page, studio, f"flows/{flow}", "flow-narrow", "light", "narrow")
+        camera = Camera(browser, studio)
+        for path, name in (
+            ("flows", "flows"),
+            (f"flows/{flow}", "flow"),
+            ("batches", "batches"),
+            (f"batches/{batch}", "batch"),
+            ("waiting", "waiting"),
+        ):
+            camera.take(path, name)
+        camera.take(f"flows/{flow}", "flow-narrow", "narrow")
+
+
+def take_empty_and_unavailable(browser: Browser, folder: Path) -> None:
+    with valkey.server() as server:
+        shop = Shop(folder, store=server.url)
+        with shop.page():
+            camera = Camera(browser, shop)
+            camera.take("", "empty")
+            camera.take("tasks", "empty-tasks")
+            shop.run(FILL)
+            camera.take("tasks", "unavailable")
+            server.stop()
+            camera.page.wait_for_selector(".banner[role=alert]", timeout=60_000)
+            for theme in THEMES:
+                camera.shoot("unavailable", theme)
 
 
 def take_genesis(browser: Browser, folder: Path) -> None:
     """One batch that is complete, and one in the middle."""
-    folder.mkdir()
     with genesis(folder, seconds=[0.4, 1.6]) as example:
         page = browser.new_context(viewport={"width": 1100, "height": 760}).new_page()
         page.goto(example.url)
@@ -104,50 +206,16 @@ def take_genesis(browser: Browser, folder: Path) -> None:
         page.screenshot(path=IMAGES / "genesis.png")
 
 
-def main() -> None:
-    from playwright.sync_api import sync_playwright  # not where tests are collected without it
+PARTS = {"shop": take_shop, "flows": take_flows, "empty": take_empty_and_unavailable, "genesis": take_genesis}
 
+
+def main() -> None:
     IMAGES.mkdir(exist_ok=True)
-    program = debian.program("chromium-headless-shell")
-    if sys.argv[1:] == ["genesis"]:
-        with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-            browser = playwright.chromium.launch(
-                executable_path=program.path, args=["--no-sandbox"], env=program.environment
-            )
-            take_genesis(browser, Path(folder) / "genesis")
-            browser.close()
-        return
-    code = Path(tempfile.gettempdir()) / "shop.py"  # tracebacks show no path of this checkout
-    shutil.copy(SHOP, code)
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        shop = Shop(Path(folder))
-        shop.program = code
-        browser = playwright.chromium.launch(
-            executable_path=program.path, args=["--no-sandbox"], env=program.environment
-        )
-        shop.run(refused_events("MessageSizeTooLarge: 1,204,113 bytes, the topic allows 1,048,588", "19"))
-        with shop.worker():
-            shop.run(FILL)
-            shop.run(events("by 12:00"))
-            with shop.page():
-                page = browser.new_context(timezone_id="Europe/Berlin").new_page()
-                page.goto(f"{shop.address}/?token={TOKEN}")
-                take(page, shop, "", "overview", "light")
-                take(page, shop, "tasks?q=source%3Aresize", "tasks", "dark")
-                take(page, shop, "failed", "failed", "light")
-                page.click("text=Newest >> nth=0")
-                page.wait_for_selector(".attempts")
-                page.screenshot(path=IMAGES / "page-task.png")
-                take(page, shop, "outbox", "outbox", "light")
-                page.evaluate(CHANGES)
-                take(page, shop, "audit", "audit", "dark")
-                take(page, shop, "schedules", "schedules", "light")
-                take(page, shop, "sources/deliver", "source", "light")
-                take(page, shop, "", "narrow", "dark", "narrow")
-        take_flows(browser, Path(folder) / "studio")
-        take_genesis(browser, Path(folder) / "genesis")
-        browser.close()
-    code.unlink()
+    with tempfile.TemporaryDirectory() as name, started_chromium() as browser:
+        for part in sys.argv[1:] or PARTS:
+            folder = Path(name, part)
+            folder.mkdir()
+            PARTS[part](browser, folder)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,12 @@ export function Clock({ at }: TimeProps) {
   return <time dateTime={at ?? ""} title={utc(found)}>{clock(found, now.value, zone.value)}</time>;
 }
 
-/** "3 min ago" or "in 42 s". */
+/** "3 min ago" or "in 42 s". The clocks of server and browser differ a little: there is no "in 0 s". */
 export function Ago({ at }: TimeProps) {
   const found = parseTime(at);
   if (found === null) return <span class="none">{t.none}</span>;
   const passed = now.value - found;
-  const text = passed >= 0 ? t.ago(age(passed)) : t.inTime(age(-passed));
+  const text = passed > -1000 ? t.ago(age(passed)) : t.inTime(age(-passed));
   return <time dateTime={at ?? ""} title={utc(found)}>{text}</time>;
 }
 

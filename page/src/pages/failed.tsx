@@ -65,6 +65,10 @@ function SourceFilter({ since, source, rows }: { since: Time; source: string; ro
   );
 }
 
+function isSameSecond(first: string, last: string | null): boolean {
+  return first.slice(0, 19) === last?.slice(0, 19);
+}
+
 function Group({ row }: { row: FailureRow }) {
   const [isOpen, open] = useState(false);
   const [asks, ask] = useState(false);
@@ -75,7 +79,7 @@ function Group({ row }: { row: FailureRow }) {
         <p class="error-line"><strong>{row.type}</strong> <span class={isOpen ? "" : "clamp"} onClick={() => open(!isOpen)}>{row.message}</span></p>
         <p class="hint">
           <PageLink to={pathOf("sources", row.source)}>{row.source}</PageLink>
-          {" · "}{row.first && <><Clock at={row.first} /> – </>}<Clock at={row.last} />
+          {" · "}{row.first && !isSameSecond(row.first, row.last) && <><Clock at={row.first} /> – </>}<Clock at={row.last} />
           {row.place && <> · <code title={row.place}>{row.place}</code></>}
         </p>
       </div>
