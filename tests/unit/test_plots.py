@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("benchmarks", reason="not in a source distribution")
 
+from benchmarks import page_figures
 from benchmarks.limits import aging_waits
 from benchmarks.plots import AGING as PLOT, DRAIN, DRAINED, aging_svg, drain_svg
 from benchmarks.worker_table import BEGIN, END, PAGE, WORKER, worker_table
@@ -43,3 +44,10 @@ def test_table_of_the_worker_is_up_to_date() -> None:
     report = json.loads(WORKER.read_text())
     assert (report["scale"], report["rounds"] >= 5) == (1, True)
     assert shown == worker_table(report["rows"]), "./dev bench worker writes it"
+
+
+def test_table_of_the_page_is_up_to_date() -> None:
+    shown = PAGE.read_text().partition(page_figures.BEGIN)[2].partition(page_figures.END)[0]
+    rows = json.loads(page_figures.FIGURES.read_text())["rows"]
+    assert rows
+    assert shown == page_figures.page_table(rows), "./dev bench page writes it"
