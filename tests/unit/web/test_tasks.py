@@ -109,16 +109,16 @@ async def test_counts_of_states_of_other_filters_are_bounded(shop: App[Any], mon
         for query in ("q=to:ann", "q=to:ann%20state:failed", "where=to%3Dann"):
             counts = (await site.viewer.json(f"/tasks?counts=1&{query}"))["counts"]
             assert numbers(counts) == {"succeeded": (1, True)}, query
-        monkeypatch.setattr(tasks, "_MAX_COUNTED", 1)
+        monkeypatch.setattr(tasks, "MAX_COUNTED", 1)
         counts = (await site.viewer.json("/tasks?counts=1&q=since:1h"))["counts"]
         assert numbers(counts) == {"succeeded": (1, False), "failed": (1, True)}
-        monkeypatch.setattr(tasks, "_COUNT_BUDGET", -1.0)
+        monkeypatch.setattr(tasks, "COUNT_BUDGET", -1.0)
         counts = (await site.viewer.json("/tasks?counts=1&q=since:2h"))["counts"]
         assert numbers(counts) == {"succeeded": (0, False), "failed": (0, False)}
 
 
 async def test_counts_of_a_filter_are_read_again_after_a_while(shop: App[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "_COUNT_AGE", SOON)
+    monkeypatch.setattr(tasks, "COUNT_AGE", SOON)
     async with shop.running(), web_site(shop) as site:
         await add_three(shop)
         first = (await site.viewer.json("/tasks?counts=1&q=since:1h"))["counts"]
@@ -134,7 +134,7 @@ async def test_result_is_a_file(shop: App[Any], monkeypatch: pytest.MonkeyPatch)
         answer = await site.viewer.get(f"/tasks/{ann}/result")
         assert (answer.json(), "attachment" in answer.headers["content-disposition"]) == ("ann", True)
         assert (await site.viewer.get(f"/tasks/{bob}/result")).status == 404
-        monkeypatch.setattr(tasks, "_MAX_RESULT", 4)
+        monkeypatch.setattr(tasks, "MAX_RESULT", 4)
         answer = await site.viewer.get(f"/tasks/{ann}/result")  # of five bytes
         assert (answer.status, answer.json()["error"]["code"]) == (413, "too_large")
 

@@ -28,11 +28,11 @@ from onthedot.web.task_details import (
 from onthedot.web.task_schemas import ExplanationDetail, RelatedTasks, Segment, StepRow, TaskDetail
 
 _MAX_CANDIDATES = 5
-_MAX_RESULT = 8 * 2**20  # bytes
+MAX_RESULT = 8 * 2**20  # bytes
 _BUDGET = 0.15  # seconds for a list; then it is short and has a cursor
-_MAX_COUNTED = 1000  # tasks of a state, for its tab
-_COUNT_BUDGET = 0.05  # seconds for the tabs of a filter
-_COUNT_AGE = 1.0  # seconds
+MAX_COUNTED = 1000  # tasks of a state, for its tab
+COUNT_BUDGET = 0.05  # seconds for the tabs of a filter
+COUNT_AGE = 1.0  # seconds
 _COUNT_REST = 20  # the tabs of a filter are counted at most 5 % of the time
 _PARTS = ("explain", "timeline", "related")
 
@@ -98,8 +98,8 @@ async def count_states(call: WebCall[TaskQuery, None], where: TaskFilter) -> dic
     tasks = call.operations.tasks
     counted = await call.context.shared.get(
         f"state counts {_without_page(call.query)}",
-        _COUNT_AGE,
-        lambda: tasks.count_states(filters, found, _MAX_COUNTED, _COUNT_BUDGET),
+        COUNT_AGE,
+        lambda: tasks.count_states(filters, found, MAX_COUNTED, COUNT_BUDGET),
         rest=_COUNT_REST,
     )
     return {state: StateCount(counted[state].number, counted[state].is_exact) for state in found}
@@ -177,10 +177,10 @@ async def show_result(call: WebCall[Query, None]) -> Response:
         raise ApiError("not_found", f"task {info.uuid} has no stored result: {info.result_status}")
     shown = call.context.redaction.value(json_value(info.result)).value
     data = json_text(shown).encode()
-    if len(data) > _MAX_RESULT:
+    if len(data) > MAX_RESULT:
         raise ApiError(
             "too_large",
-            f"the result of task {info.uuid} takes {len(data):,} bytes, the limit is {_MAX_RESULT:,}; read it in code: "
+            f"the result of task {info.uuid} takes {len(data):,} bytes, the limit is {MAX_RESULT:,}; read it in code: "
             "app.get(uuid)",
         )
     headers = {"Content-Disposition": f'attachment; filename="{info.uuid}.json"'}
