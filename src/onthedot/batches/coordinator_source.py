@@ -14,6 +14,7 @@ from onthedot.definitions.new_task import TaskOwner
 from onthedot.flows.builtin import BuiltinSource
 from onthedot.model.batch_names import coordinator_source
 from onthedot.model.context import current_run
+from onthedot.model.options import ResolvedOptions
 from onthedot.model.stored_batches import StoredPart, decode_request, write_part
 from onthedot.model.streams import STREAM_KEEP, StreamedItems
 
@@ -43,7 +44,7 @@ class CoordinatorSource(BuiltinSource):
         self.policy: BatchPolicy = policy
         self.find: Callable[[str], FunctionDefinition | None] = find
         task = definition.options
-        self.options = replace(
+        self.options: ResolvedOptions = replace(
             self.options,
             max_crashes=max(self.options.max_crashes, task.max_crashes),
             keep=max(task.keep, STREAM_KEEP),
