@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.http_client import Answer, request
 from tests.support.process_guard import start_guarded
-from tests.support.services.valkey import free_port
+from tests.support.services.ports import free_port
 from tests.support.waits import SOON, wait_until
 from tests.support.web_client import WebClient
 

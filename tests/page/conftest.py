@@ -18,8 +18,8 @@ import pytest
 from tests.page.checkout import ROOT
 from tests.page.event_fills import XSS, events, refused_events
 from tests.support.services import debian
+from tests.support.services.ports import free_port
 from tests.support.services.programs import give_up
-from tests.support.services.valkey import free_port
 from tests.support.waits import SOON, wait_until
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Shop:
             yield process.pid
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(30)
+            process.wait(SOON)
 
     def run(self, code: str) -> str:
         """Runs `async def main()` in a process of its own: the browser's event loop is in this one."""
@@ -178,6 +178,7 @@ def watched_tab(chromium: Browser, shop: Shop) -> Iterator[Watched]:
     context = chromium.new_context(
         viewport={"width": 1440, "height": 900}, timezone_id="Europe/Berlin", reduced_motion="reduce"
     )
+    context.set_default_timeout(SOON * 1000)
     watched = Watched(context.new_page(), shop.address)
     watched.page.goto(f"{shop.address}/?token={TOKEN}")
     yield watched

@@ -23,6 +23,11 @@ def visit(tab: Watched, shop: Shop, path: str) -> None:
     tab.page.wait_for_selector(".loading", state="detached")
 
 
+def await_role(tab: Watched) -> None:
+    """Until the page knows that an operator is signed in: before that it ignores the keys of actions."""
+    tab.page.wait_for_selector("button[title^='Sign out']")
+
+
 def assert_fits_and_is_accessible(tab: Watched) -> None:
     """Of the page that is shown. The first width is set again."""
     if not AXE.exists():

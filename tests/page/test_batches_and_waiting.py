@@ -10,7 +10,7 @@ import pytest
 
 from tests.page.conftest import Shop, Watched, watched_tab
 from tests.page.event_fills import XSS
-from tests.page.looks import assert_fits_and_is_accessible, visit
+from tests.page.looks import assert_fits_and_is_accessible, await_role, visit
 from tests.page.test_flows import LONG, run, wait_for_live
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def test_the_rest_of_a_batch_is_cancelled_on_its_page(tab: Watched, studio: Shop
     batch = new_batch(studio, "old", "/nothing")
     visit(tab, studio, f"batches/{batch}")
     tab.page.wait_for_selector(".batch-items:has-text('5 of 20')", timeout=LONG)
+    await_role(tab)
     tab.page.keyboard.press("c")
     tab.page.wait_for_selector("dialog:has-text('4 tasks of it have not ended')")
     tab.page.fill("dialog input", "enough")

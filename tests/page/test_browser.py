@@ -8,8 +8,8 @@ import pytest
 
 from tests.page.conftest import TOKEN, VIEWER_TOKEN, Shop, Watched
 from tests.page.event_fills import XSS
-from tests.page.looks import assert_fits_and_is_accessible, visit
-from tests.support.services.valkey import free_port
+from tests.page.looks import assert_fits_and_is_accessible, await_role, visit
+from tests.support.services.ports import free_port
 from tests.support.waits import SOON
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def test_signing_in_again_keeps_the_view(tab: Watched, shop: Shop) -> None:
     tab.page.context.clear_cookies()
     tab.page.click("nav a:has-text('Workers')")
     tab.page.wait_for_selector(".sign-in-again")
-    assert tab.page.evaluate("document.activeElement.type") == "password"
+    tab.page.wait_for_function("document.activeElement.type === 'password'")
     tab.page.keyboard.type(TOKEN)
     tab.page.keyboard.press("Enter")
     tab.page.wait_for_selector(".sign-in-again", state="detached")
@@ -176,6 +176,7 @@ def test_the_address_holds_the_filter(tab: Watched, shop: Shop) -> None:
 
 def test_an_operator_retries_pauses_and_resumes(tab: Watched, shop: Shop) -> None:
     visit(tab, shop, f"tasks/{shop.attacker}")
+    await_role(tab)
     tab.page.keyboard.press("r")
     tab.page.fill("dialog input", "the vendor is back")
     tab.page.keyboard.press("Enter")

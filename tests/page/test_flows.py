@@ -10,7 +10,7 @@ import pytest
 
 from tests.page.conftest import Shop, Watched, watched_tab
 from tests.page.event_fills import XSS
-from tests.page.looks import assert_fits_and_is_accessible, visit
+from tests.page.looks import assert_fits_and_is_accessible, await_role, visit
 from tests.support.waits import SOON
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def test_a_flow_is_cancelled_on_its_page(tab: Watched, studio: Shop) -> None:
     visit(tab, studio, f"flows/{flow}")
     tab.page.wait_for_selector(".node-succeeded:has-text('clean')", timeout=LONG)
     tab.page.wait_for_selector("text=What the last task waits for")
+    await_role(tab)
     tab.page.keyboard.press("c")
     tab.page.wait_for_selector("dialog:has-text('3 tasks of it have not ended')")
     tab.page.fill("dialog input", "wrong day")

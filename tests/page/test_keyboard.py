@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.page.conftest import Shop, Watched
-from tests.page.looks import visit
+from tests.page.looks import await_role, visit
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -38,6 +38,7 @@ def tab_to(page: Page, text: str) -> None:
 def test_tab_reaches_everything_that_can_be_used(tab: Watched, shop: Shop, path: str) -> None:
     page = tab.page
     visit(tab, shop, f"tasks/{shop.attacker}" if path == "task" else path)
+    await_role(tab)
     page.keyboard.press("p")  # no updates while this presses keys
     page.wait_for_selector(".connection.held")
     number = page.evaluate(MARK)

@@ -6,7 +6,7 @@ import os
 import re
 import socket
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,10 +60,13 @@ def test_page_is_right_again_after_its_stream_was_lost(chromium: Browser, busy_s
         wait_until(lambda: api(busy_shop, "/tasks?q=state:running")["items"] == [])
         newest = {task["uuid"]: "succeeded" for task in api(busy_shop, "/tasks?limit=50")["items"]}
 
+        from playwright.sync_api import TimeoutError as PlaywrightTimeout
+
         def shows_newest() -> bool:
             fresh = page.locator("button.fresh")
             if fresh.count():
-                fresh.click()
+                with suppress(PlaywrightTimeout):  # it has gone meanwhile
+                    fresh.click(timeout=1000)
             return bool(page.evaluate(SHOWN) == newest)
 
         wait_until(shows_newest)

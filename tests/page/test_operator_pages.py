@@ -10,7 +10,7 @@ from onthedot import App
 from onthedot.model.worker_record import WORKERS, WorkerRecord, encode_worker_record
 from onthedot.stores.contract import SeriesEntry
 from tests.page.conftest import Shop, Watched
-from tests.page.test_browser import visit
+from tests.page.looks import await_role, visit
 from tests.support.waits import SOON
 
 
@@ -139,6 +139,7 @@ def test_retry_whose_unique_key_is_taken_names_the_holder(tab: Watched, shop: Sh
     ).split()
     page = tab.page
     visit(tab, shop, f"tasks/{failed}")
+    await_role(tab)
     page.keyboard.press("r")
     page.wait_for_selector("dialog[open]")
     page.click("dialog[open] button[type=submit]")

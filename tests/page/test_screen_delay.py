@@ -18,7 +18,7 @@ from tests.support.services.postgres import Service
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-TASKS = 8
+TASKS = 16
 BOUND = 300.0  # ms of the median; the goal for p95 on a quiet machine
 
 

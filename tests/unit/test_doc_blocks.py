@@ -15,6 +15,7 @@ from tests.support.documents.blocks import PAGES, TUTORIAL, Block, read_blocks
 from tests.support.documents.page_run import PageRun
 from tests.support.services import kafka_protocol, valkey
 from tests.support.services.kafka import KafkaService
+from tests.support.services.ports import free_port
 from tests.support.services.postgres import Service
 from tests.support.source_files import ROOT
 
@@ -80,7 +81,7 @@ def servers_of(blocks: list[Block], request: pytest.FixtureRequest) -> dict[str,
         before = kafka_protocol.topics(kafka.address)
         request.addfinalizer(lambda: kafka.delete_others(before))
     for port in PORT.findall(text):
-        servers[port] = str(valkey.free_port())
+        servers[port] = str(free_port())
     return servers
 
 

@@ -11,7 +11,7 @@ from onthedot.web.errors import ApiError
 T = TypeVar("T")
 _MAX_SHARED = 500  # reads whose answers are kept
 _MAX_REST = 60.0  # seconds
-_MAX_WAIT = 5.0  # seconds until a long read begins
+MAX_WAIT = 5.0  # seconds until a long read begins
 _MAX_WAITING = 3  # long reads
 
 
@@ -109,7 +109,7 @@ class LongReads:
             self._loop = loop
             self._waiting = 0
         if self._waiting >= _MAX_WAITING:
-            raise self._refusal(_MAX_WAIT)
+            raise self._refusal(MAX_WAIT)
         self._waiting += 1
         try:
             await self._lock.acquire()
@@ -117,7 +117,7 @@ class LongReads:
             self._waiting -= 1
         try:
             wait = self._free_at - loop.time() if rested else 0.0
-            if wait > _MAX_WAIT:
+            if wait > MAX_WAIT:
                 raise self._refusal(wait)
             await asyncio.sleep(max(0.0, wait))
             return await self._timed(read)

@@ -214,14 +214,13 @@ async def test_step_of_the_wall_clock_moves_no_due_time(hours: int, wall_clock: 
     async with running(work) as scheduler:
         begin = time.monotonic()
         now = datetime.now(UTC)
-        scheduler.add_task(Task("work", {"n": 1}, now + timedelta(seconds=0.3)))
+        scheduler.add_task(Task("work", {"n": 1}, now + timedelta(seconds=1)))
         far = scheduler.add_task(Task("work", {"n": 2}, now + timedelta(minutes=30)))
         await idle(scheduler)
         wall_clock(hours * 3600)
         scheduler.add_task(work.produce({"n": 0}))  # makes the loop read the clock again
-        await until(lambda: work.ran() == [0])
-        await until(lambda: work.ran() == [0, 1])
-        assert time.monotonic() - begin >= 0.3
+        await until(lambda: sorted(work.ran()) == [0, 1])  # on a busy machine the first is due before the step
+        assert time.monotonic() - begin >= 1
         assert far.state() == "scheduled"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from onthedot import App
 from tests.faults import LONG, scaled
 from tests.support.process_guard import start_guarded
 from tests.support.processes import lives
+from tests.support.services.ports import free_port
 from tests.support.source_files import ROOT
 from tests.support.waits import SOON, wait_until
 
@@ -88,9 +88,7 @@ def genesis(
 ) -> Iterator[Genesis]:
     """options: of the command; prefect: URL of its API; python: of another environment, which has onthedot; fake:
     settings of the model."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     environment = {
         "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}" if python == sys.executable else str(ROOT),
         "GENESIS_FAKE": json.dumps({"limited": 0, "slow": 0, **fake}),

@@ -32,6 +32,7 @@ def test_paused_flow_sends_no_request_until_it_is_resumed(prefect: PrefectServer
     ):
         program.wait_for_notes("status")
         assert program.state() == "PAUSED"
+        wait_until_quiet(proxy)
         seen = len(proxy.requests)
         time.sleep(QUIET)  # what does not happen can only be waited for
         assert proxy.texts(seen) == []

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from onthedot.cli import main
 from tests.support.http_client import request
 from tests.support.process_guard import start_guarded
-from tests.support.services.valkey import free_port
+from tests.support.services.ports import free_port
 from tests.support.sse_client import connect, read_over_disconnects
 from tests.support.waits import SOON, wait_until
 

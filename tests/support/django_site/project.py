@@ -17,7 +17,7 @@ from tests.support.waits import wait_until
 
 EXAMPLE = ROOT / "examples" / "django_shop"
 PARTS = Path(__file__).parent
-_TIMEOUT = 60.0  # seconds
+_TIMEOUT = 150.0  # seconds
 
 
 @dataclass

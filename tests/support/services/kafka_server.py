@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 from tests.support.process_guard import start_guarded
 from tests.support.services import kafka_jars
 from tests.support.services.kafka_protocol import broker_count
+from tests.support.services.ports import free_port
 from tests.support.services.programs import Missing
-from tests.support.services.valkey import free_port
 
 PATIENCE = 60.0  # seconds for a broker to start
 PLAIN = "PLAINTEXT"  # the listener of the tests; others are added by name

@@ -18,8 +18,9 @@ import psycopg
 from onthedot.stores.postgres.grants import rights_text
 from onthedot.stores.postgres.schema import install
 from tests.support.services import debian, server_guard
+from tests.support.services.ports import free_port
 from tests.support.services.postgres import Service
-from tests.support.services.postgres_server import free_port, without_root
+from tests.support.services.postgres_server import without_root
 
 DATABASE = "pooled"
 ROLE = "pooled"

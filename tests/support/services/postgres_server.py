@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tests.support.processes import lives
+from tests.support.services.ports import free_port
 from tests.support.services.programs import Missing, Program
 from tests.support.waits import wait_until
 
@@ -51,13 +51,6 @@ def without_root() -> list[str]:
 def ends_with_the_tests() -> list[str]:
     """The server gets a signal when its parent dies. Must follow unshare, which would drop it."""
     return ["setpriv", "--pdeathsig", "INT"] if shutil.which("setpriv") is not None else []
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.services import server_guard
+from tests.support.services.ports import free_port
 from tests.support.services.prefect_environment import PrefectEnvironment, database_setting, settings
 from tests.support.services.programs import Missing
-from tests.support.services.valkey import free_port
 from tests.support.waits import SOON
 
 PATIENCE = 120.0  # seconds for a start: 8 s on a quiet machine

@@ -37,7 +37,7 @@ def cluster(certificates: Certificates | None = None, *, replicas: bool = False)
         first = nodes[0].port if certificates is None else nodes[0].tls_port
         for node in nodes[1:]:
             node.ask("CLUSTER", "MEET", "127.0.0.1", first, nodes[0].port_of("--cluster-port"))
-        wait_until(lambda: all(_joined(node, len(nodes)) for node in nodes), timeout=30)
+        wait_until(lambda: all(_joined(node, len(nodes)) for node in nodes))
         for master, replica in zip(nodes, nodes[len(_SLOTS) :], strict=False):
             _replicate(master, replica)
         yield nodes
@@ -56,7 +56,7 @@ def _joined(node: Server, nodes: int) -> bool:
 
 def _replicate(master: Server, replica: Server) -> None:
     assert replica.ask("CLUSTER", "REPLICATE", master.text("CLUSTER", "MYID")) == b"+OK"
-    wait_until(lambda: "master_link_status:up" in replica.text("INFO", "replication"), timeout=30)
+    wait_until(lambda: "master_link_status:up" in replica.text("INFO", "replication"))
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def sentinels() -> Iterator[tuple[list[Server], list[Server]]]:
         stack.callback(master.close)
         replica = Server("--replicaof", "127.0.0.1", str(master.port))
         stack.callback(replica.close)
-        wait_until(lambda: "state=online" in master.text("INFO", "replication"), timeout=30)
+        wait_until(lambda: "state=online" in master.text("INFO", "replication"))
         config = (
             f"sentinel monitor mymaster 127.0.0.1 {master.port} 2\n"
             "sentinel down-after-milliseconds mymaster 500\nsentinel failover-timeout mymaster 5000\n"
@@ -79,7 +79,7 @@ def sentinels() -> Iterator[tuple[list[Server], list[Server]]]:
             watcher = Server(sentinel=config)
             stack.callback(watcher.close)
             watchers.append(watcher)
-        wait_until(lambda: all(_sees(watcher) for watcher in watchers), timeout=30)
+        wait_until(lambda: all(_sees(watcher) for watcher in watchers))
         yield [master, replica], watchers
 
 

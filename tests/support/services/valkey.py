@@ -23,18 +23,13 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, NoReturn
 
 from tests.support.services import server_guard
+from tests.support.services.ports import free_port
 from tests.support.services.programs import Program, give_up
 
 NAMES = count()
 
 
 FREE = "a free port"  # placeholder in options; replaced at every try
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _given() -> str:

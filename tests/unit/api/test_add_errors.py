@@ -13,7 +13,7 @@ from onthedot import App, Scheduler, StoreFull, StoreUnavailable, Task
 from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import Added, NewTask, Record, StoreTraits
 from onthedot.stores.memory import MemoryStore
-from tests.support.services.valkey import free_port
+from tests.support.services.ports import free_port
 
 VERBS: dict[str, Callable[[App[Any], Any, Scheduler], Any]] = {
     "delay": lambda app, send, scheduler: send.options(uuid="u1").delay(),

@@ -22,10 +22,11 @@ from onthedot import App
 from onthedot.cli import main
 from tests.support.services import valkey
 from tests.support.services.postgres import Service
-from tests.support.waits import wait_until
+from tests.support.waits import SOON, wait_until
 
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 NOBODY = 65534
+_START_TIME = 19  # of the fields of /proc/PID/stat after the name; pids are used again
 APP = """
 import asyncio, os, pathlib, time
 from onthedot import App
@@ -91,13 +92,13 @@ class Running:
         return "".join(self.lines)
 
     def until(self, text: str, times: int = 1) -> None:
-        wait_until(lambda: self.text.count(text) >= times or self.process.poll() is not None, 20)
+        wait_until(lambda: self.text.count(text) >= times or self.process.poll() is not None)
         assert self.text.count(text) >= times, self.text
 
     def tell(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def ended(self, within: float = 15) -> int:
+    def ended(self, within: float = SOON) -> int:
         try:
             return self.process.wait(within)
         except subprocess.TimeoutExpired:
@@ -105,13 +106,13 @@ class Running:
 
     def children(self) -> list[int]:
         """Worker processes, the oldest first."""
-        found = []
+        found: list[tuple[int, int]] = []
         for path in Path("/proc").glob("[0-9]*/stat"):
             with suppress(OSError):
                 fields = path.read_text().rpartition(")")[2].split()
                 if int(fields[1]) == self.process.pid and fields[0] != "Z":
-                    found.append(int(path.parts[2]))
-        return sorted(found)
+                    found.append((int(fields[_START_TIME]), int(path.parts[2])))
+        return [pid for _, pid in sorted(found)]
 
     def close(self) -> None:
         if self.process.poll() is None:

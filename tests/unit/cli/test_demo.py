@@ -20,6 +20,7 @@ from click.testing import CliRunner
 
 from onthedot.cli import main
 from onthedot.cli.demo import STEPS, check
+from tests.support.waits import SOON
 
 pty = pytest.importorskip("pty", reason="no terminals here")
 
@@ -147,7 +148,7 @@ def test_demo_runs_at_a_terminal(terminals: list[Terminal], rich: bool) -> None:
         pytest.importorskip("rich")
     terminals.append(Terminal(*FAST, program="" if rich else WITHOUT_RICH))
     text = terminals[-1].read()
-    assert terminals[-1].process.wait(10) == 0
+    assert terminals[-1].process.wait(SOON) == 0
     assert ("\x1b[" in text) == rich
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
     assert all(title in plain for title in TITLES)
@@ -166,7 +167,7 @@ def test_page_that_was_opened_at_a_terminal_stays_until_ctrl_c(terminals: list[T
     terminals[-1].read(until="Ctrl+C ends it.")
     terminals[-1].process.send_signal(signal.SIGINT)
     assert "Traceback" not in terminals[-1].read()
-    assert terminals[-1].process.wait(10) == 0
+    assert terminals[-1].process.wait(SOON) == 0
 
 
 def test_demo_runs_on_an_ascii_terminal() -> None:
@@ -181,7 +182,7 @@ def test_ctrl_c_ends_the_demo_cleanly(terminals: list[Terminal], at: str) -> Non
     terminals[-1].read(until=at)
     terminals[-1].process.send_signal(signal.SIGINT)
     text = terminals[-1].read()
-    assert terminals[-1].process.wait(10) == 130
+    assert terminals[-1].process.wait(SOON) == 130
     assert text.rstrip().endswith("Stopped; nothing is left behind.")
     assert "Traceback" not in text
 

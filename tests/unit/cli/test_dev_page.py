@@ -92,7 +92,7 @@ def test_worker_serves_the_page_of_a_memory_store(shop: Shop, tmp_path: Path) ->
     def shown() -> str:
         try:
             return str(page.get("/api/v1/status").json().get("store", {}).get("kind"))
-        except ConnectionResetError:  # the server that ends had accepted, and not read it; a tab tries again
+        except (ConnectionError, http.client.IncompleteRead):  # by the server that ends; a tab tries again
             return ""
 
     wait_until(lambda: shown() == "memory")

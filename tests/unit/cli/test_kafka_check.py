@@ -17,7 +17,7 @@ from onthedot.events import Event, Events
 from onthedot.events.kafka_state import KafkaGroupState, KafkaState, KafkaTopicState
 from onthedot.operations.health import Check
 from tests.support.services.kafka import KafkaService, new_name
-from tests.support.services.valkey import free_port
+from tests.support.services.ports import free_port
 from tests.support.waits import until
 
 DAY = 86_400_000

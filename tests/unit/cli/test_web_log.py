@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from tests.support.services.valkey import free_port
+from tests.support.services.ports import free_port
 from tests.unit.cli.conftest import Shop
 
 pytestmark = pytest.mark.once

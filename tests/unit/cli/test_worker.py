@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.services.ports import free_port
 from tests.support.waits import wait_until
 from tests.unit.cli.conftest import Shop
 
@@ -203,12 +204,6 @@ def test_concurrency_limits_tasks_per_process(shop: Shop) -> None:
     assert [shop.state(first), shop.state(second)] == ["running", "ready"]
     shop.go()
     wait_until(lambda: shop.notes() == ["begin a", "end a", "begin b", "end b"])
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def get(port: int, path: str) -> tuple[int, Any]:

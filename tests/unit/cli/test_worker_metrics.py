@@ -11,7 +11,7 @@ import pytest
 
 from onthedot.observability.worker_metrics import METRICS
 from onthedot.operations.fleet_metrics import FLEET_METRICS
-from tests.support.services.valkey import free_port
+from tests.support.services.ports import free_port
 from tests.support.waits import wait_until
 from tests.unit.cli.conftest import Shop
 

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.services import valkey
+from tests.support.services.ports import free_port
 from tests.unit.cli.conftest import Shop
 
 SUMMARY = re.compile(r"\[done\] (\d+) more tasks? from greet: 0 failed, p50 [0-9.]+ ms, p95 [0-9.]+ ms")
 
 
 def missing_store() -> str:
-    return f"redis://127.0.0.1:{valkey.free_port()}"
+    return f"redis://127.0.0.1:{free_port()}"
 
 
 def test_worker_waits_for_its_store(shop: Shop) -> None:

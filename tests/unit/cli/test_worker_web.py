@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.http_client import request
-from tests.support.services.valkey import free_port
+from tests.support.services.ports import free_port
 from tests.support.waits import wait_until
 from tests.unit.cli.conftest import Running, Shop
 

@@ -21,6 +21,7 @@ import redis
 from onthedot import StoreUnavailable
 from onthedot.operations.workers import live_workers
 from tests.support.services import valkey
+from tests.support.services.ports import free_port
 from tests.support.services.postgres_server import binaries, without_root
 from tests.support.services.topologies import sentinels
 from tests.support.waits import until
@@ -181,7 +182,7 @@ async def test_worker_declares_again_after_an_empty_replica_was_promoted(caplog:
 
 def _detach(replica: valkey.Server) -> None:
     """It gets nothing more. The Sentinels would connect it again after some seconds."""
-    assert replica.ask("REPLICAOF", "127.0.0.1", valkey.free_port()) == b"+OK"
+    assert replica.ask("REPLICAOF", "127.0.0.1", free_port()) == b"+OK"
 
 
 @pytest.mark.fault

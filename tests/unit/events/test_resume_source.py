@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import threading
+from contextlib import ExitStack
 from typing import Any
 from urllib.error import HTTPError, URLError
 
 import pytest
 
 from onthedot import App, Reject
-from onthedot.events import Event, Events
+from onthedot.events import Event, Events, resume_source
 from onthedot.events.resume_source import resume_flow_run
 from tests.support.answering_server import Answer, answering
-from tests.support.services.valkey import free_port
+from tests.support.services.ports import free_port
 from tests.support.waits import until
 
 CREATED = "Shop.Part.Created"
@@ -86,22 +86,21 @@ async def test_task_is_repeated_until_the_server_has_resumed_the_run() -> None:
     assert (task.state, task.attempt, status, failures) == ("succeeded", 4, "resumed", [])
 
 
-async def test_task_waits_for_a_server_that_is_not_there_yet() -> None:
+async def test_task_waits_for_a_server_that_is_not_there_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     app = new_app(f"http://127.0.0.1:{port}/api")
-    started = threading.Event()
+    with ExitStack() as servers:
 
-    def start_later() -> None:
-        with answering(ACCEPT, port=port):
-            started.wait(60)
+        def resume(api: str, flow_run: str) -> None:
+            """The server starts when the first request has failed."""
+            try:
+                resume_flow_run(api, flow_run)
+            except URLError:
+                servers.enter_context(answering(ACCEPT, port=port))
+                raise
 
-    later = threading.Timer(0.3, start_later)
-    later.start()
-    try:
+        monkeypatch.setattr(resume_source, "resume_flow_run", resume)
         task, status, _ = await resumed_by(app)
-    finally:
-        started.set()
-        later.join()
         app.runtime.close()
     assert (task.state, status) == ("succeeded", "resumed")
     assert task.attempt > 1

@@ -43,7 +43,7 @@ Spans = Sequence[dict[str, Any]]
 def run(store: AppStore, file: Path, verb: str, mode: str = "link") -> None:
     command = [sys.executable, str(PROGRAM), store.name, store.url, str(file), verb]
     ended = subprocess.run(
-        command, capture_output=True, text=True, timeout=SOON, env={"ONTHEDOT_TRACE": mode}, cwd=PROGRAM.parents[3]
+        command, capture_output=True, text=True, timeout=3 * SOON, env={"ONTHEDOT_TRACE": mode}, cwd=PROGRAM.parents[3]
     )
     assert ended.returncode == 0, ended.stderr
 

@@ -105,7 +105,7 @@ def test_waiting_results_return_at_shutdown() -> None:
         time.sleep(dice.uniform(0, 0.004))
         app.shutdown()
         for each in waiting:
-            each.join(5)
+            each.join(SOON)
         app.shutdown()  # a result() after the first shutdown opened the portal again
         assert got == ["TaskCancelled"] * 4, "every waiting result() returns"
 

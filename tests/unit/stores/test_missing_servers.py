@@ -12,7 +12,7 @@ import pytest
 
 from onthedot import App
 from onthedot.errors import StoreUnavailable
-from tests.support.services.valkey import free_port
+from tests.support.services.ports import free_port
 
 
 @pytest.fixture(params=["redis refused", "redis unknown", "postgres refused", "postgres unknown", "sqlite folder"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from onthedot import App
 from onthedot.supervisor.fleet_page import FleetPage, StoreSpec
-from tests.support.services.valkey import free_port
+from tests.support.services.ports import free_port
 
 
 async def test_store_that_does_not_answer_is_one_line() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from onthedot import App
-from tests.support.services.valkey import free_port
+from tests.support.services.ports import free_port
 from tests.support.waits import until
 from tests.support.web_client import WebClient
 from tests.support.web_site import OPERATOR_TOKEN, web_site
@@ -45,9 +45,9 @@ class WebProcess:
         """The whole preview: a part takes at most 150 ms."""
         return await previewed(self.client, query)
 
-    async def cancel(self, query: str) -> str:
+    async def cancel(self, query: str, rate: float = RATE) -> str:
         preview = await self.preview(query)
-        body = {"token": preview["token"], "confirm": preview["count"], "rate": RATE, "reason": "typo"}
+        body = {"token": preview["token"], "confirm": preview["count"], "rate": rate, "reason": "typo"}
         answer = await self.client.post("/tasks/cancel", body)
         assert answer.status == 202, answer
         return str(answer.json()["id"])
@@ -98,17 +98,17 @@ async def states(app: App[Any]) -> Counter[str]:
 async def test_killed_process_leaves_the_rest_and_the_same_action_goes_on_with_it(tmp_path: Path) -> None:
     async with shop_with_tasks(tmp_path) as (app, url):
         async with web_process(url, tmp_path) as web:
-            action = await web.cancel("source:send")
-            await until(lambda: has_done(web, action, 30))
+            action = await web.cancel("source:send", rate=10)  # slow, so that it is under way when it is killed
+            await until(lambda: has_done(web, action, 10))
             await web.kill()
         left = await states(app)
-        assert 30 <= left["cancelled"] < COUNT
+        assert 10 <= left["cancelled"] < COUNT
         assert left["scheduled"] == COUNT - left["cancelled"]
         async with web_process(url, tmp_path) as web:
             assert await states(app) == left, "the rest has changed without a process"
             noted = await web.client.json(f"/bulk-actions/{action}")
             assert (noted["found"], noted["reason"]) == (COUNT, "typo")
-            assert 30 <= noted["done"] <= left["cancelled"]
+            assert 10 <= noted["done"] <= left["cancelled"]
             assert (await web.preview("source:send"))["count"] == left["scheduled"]
             again = await web.cancel("source:send")
             await until(lambda: has_done(web, again, left["scheduled"]))

@@ -11,6 +11,7 @@ import pytest
 from onthedot import App, BatchPolicy, SizeTable, current_task, group
 from onthedot.errors import TaskFailed
 from onthedot.operations.flow_stages import FlowStage, flow_layers
+from onthedot.web.handlers import signals
 from tests.support.app_stores import AppStore
 from tests.support.waits import SOON, until
 from tests.support.web_site import WebSite, web_site
@@ -177,6 +178,7 @@ async def test_waiting_tasks_have_signals_and_counters(studio: App[Any], monkeyp
             return await find(*args, **options)
 
         monkeypatch.setattr(studio.runtime.store, "find", counted)
+        monkeypatch.setattr(signals, "WAITING_AGE", 60.0)
         found = await asyncio.gather(*[site.viewer.json("/waiting?limit=1") for _ in range(5)])
         assert ([each["more"] for each in found], len(finds)) == ([True] * 5, 1)
 

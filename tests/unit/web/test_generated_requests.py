@@ -28,7 +28,7 @@ from tests.unit.web.conftest import new_shop
 LONG = os.environ.get("ONTHEDOT_FAULTS") == "long"
 EXAMPLES = "300" if LONG else "2"
 PHASES = "examples,coverage,fuzzing" if LONG else "fuzzing"
-PATIENCE = 3600.0 if LONG else 120.0
+PATIENCE = 3600.0 if LONG else 300.0
 pytestmark = [pytest.mark.once, pytest.mark.timeout(PATIENCE + 60)]
 CHECKS = (
     "not_a_server_error", "status_code_conformance", "content_type_conformance", "response_headers_conformance",

@@ -104,6 +104,7 @@ async def test_failures_have_their_first_time_and_a_trend(shop: App[Any]) -> Non
         for _ in range(3):
             await shop.named("send").enqueue(to="bob")
         await until(lambda: has_failed(site, 3))
+        await until(partial(are_grouped, site, 3))
         (group,) = (await site.viewer.json("/failures?since=1h"))["items"]
         assert datetime.fromisoformat(group["first"]) <= datetime.fromisoformat(group["last"])
         assert group["trend"] == [0] * 23 + [3]
@@ -117,6 +118,11 @@ async def ended_lately(site: WebSite, count: int) -> bool:
 
 async def has_failed(site: WebSite, count: int) -> bool:
     return bool((await site.viewer.json("/tasks?counts=1"))["counts"]["failed"]["n"] == count)
+
+
+async def are_grouped(site: WebSite, count: int) -> bool:
+    rows = (await site.viewer.json("/failures?since=1h"))["items"]
+    return [row["count"] for row in rows] == [count]
 
 
 async def test_task_names_its_trace(shop: App[Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onthedot import App, AtMost, Rate, current_task
-from tests.support.waits import until
+from tests.support.waits import SOON, until
 from tests.support.web_site import WebSite, web_site
 
 LONG_NUMBER = 2**63 + 1
@@ -73,7 +73,7 @@ async def test_resume_ends_the_pauses_of_a_source_and_of_a_key(studio: App[Any])
             found = await explained(site, handle.uuid)
             assert (found["reason"], found["action"]["label"], found["action"]["path"]) == (reason, "resume", path)
             await act(site, found["action"])
-            await handle.result(timeout=10)
+            await handle.result(timeout=SOON)
             assert (await explained(site, handle.uuid))["reason"] == "ended"
 
 
@@ -94,7 +94,7 @@ async def test_limit_that_is_changed_lets_the_task_start(studio: App[Any]) -> No
             found = await explained(site, handle.uuid)
             assert found["action"]["label"] == "limit"
             await act(site, found["action"], **change)
-            await handle.result(timeout=10)
+            await handle.result(timeout=SOON)
         (holder,) = (await explained(site, first.uuid))["held_by"]
         assert (holder["uuid"], holder["source"]) == (first.uuid, "build")
         assert holder["worker"]
@@ -114,7 +114,7 @@ async def test_signal_that_is_sent_resumes_the_task_alone(studio: App[Any]) -> N
         last = detail["timeline"][-1]
         assert (last["kind"], last["to"], last["text"]) == ("waiting", None, 'signal "approved" or "rejected"')
         await act(site, action, payload=True)
-        assert await handle.result(timeout=10) == "approved"
+        assert await handle.result(timeout=SOON) == "approved"
         assert await has_reason(site, other.uuid, "waiting_signal")
         assert (await site.viewer.json(f"/tasks/{handle.uuid}"))["waits_for"] is None
 
@@ -131,8 +131,8 @@ async def test_long_numbers_are_exact_and_long_results_are_cut(studio: App[Any])
         make = studio.named("make")
         small = await make.options(metadata={"order": LONG_NUMBER}).enqueue(size=1)
         large = await make.enqueue(size=5000)
-        await large.result(timeout=10)
-        await small.result(timeout=10)
+        await large.result(timeout=SOON)
+        await small.result(timeout=SOON)
         detail = await site.viewer.json(f"/tasks/{small.uuid}")
         assert (detail["result_text"], detail["result_cut"]) == (f"[{LONG_NUMBER}]", False)
         assert detail["metadata_text"] == f'{{"order":{LONG_NUMBER}}}'
@@ -149,7 +149,7 @@ async def test_related_tasks_are_counted(studio: App[Any]) -> None:
         handles = [await deliver.enqueue(customer="acme inc", seconds=0.0) for _ in range(3)]
         other = await deliver.enqueue(customer="globex", seconds=0.0)
         for handle in (*handles, other):
-            await handle.result(timeout=10)
+            await handle.result(timeout=SOON)
         detail = await site.viewer.json(f"/tasks/{other.uuid}?include=related")
         (same,) = detail["related"]["same"]
         assert (same["kind"], same["name"], same["n"], same["exact"]) == ("argument", "customer", 1, True)
@@ -184,7 +184,7 @@ async def test_pauses_in_the_timeline_name_the_operator(studio: App[Any]) -> Non
         handle = await studio.named("make").enqueue(size=1)
         await asyncio.sleep(0.15)  # shorter parts are not looked at: nobody pauses and resumes in less
         await site.operator.post("/sources/make/resume", {})
-        await handle.result(timeout=10)
+        await handle.result(timeout=SOON)
         pending, _ = (await site.viewer.json(f"/tasks/{handle.uuid}/timeline"))["items"]
         (pause,) = pending["paused"]
         assert (pause["user"], pause["from"]) == ("ana", pending["from"])

@@ -17,7 +17,7 @@ from onthedot.web.flow_schemas import AwaitedSignalRow, SignalRow, SignalSent, W
 from onthedot.web.rows import MAX_PREVIEW, shortened, utc
 from onthedot.web.schemas import Rows
 
-_AGE = 0.5  # seconds
+WAITING_AGE = 0.5  # seconds
 _REST = 5  # times as long as a list took: it can look at 20,000 tasks
 
 
@@ -39,7 +39,7 @@ class SignalQuery(Query, frozen=True, kw_only=True):
 async def list_waiting(call: WebCall[WaitingQuery, None]) -> WaitingList:
     query = call.query
     name = f"waiting {query.signal} {query.source} {query.flow} {query.limit}"
-    return await call.context.shared.get(name, _AGE, lambda: _find_waiting(call), rest=_REST)
+    return await call.context.shared.get(name, WAITING_AGE, lambda: _find_waiting(call), rest=_REST)
 
 
 async def _find_waiting(call: WebCall[WaitingQuery, None]) -> WaitingList:

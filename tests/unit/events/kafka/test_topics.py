@@ -12,7 +12,7 @@ from onthedot.events.kafka import KafkaBus
 from onthedot.events.settings import Kafka
 from tests.support.services import kafka_protocol
 from tests.support.services.kafka import KafkaService
-from tests.support.services.valkey import free_port
+from tests.support.services.ports import free_port
 
 pytestmark = pytest.mark.once
 

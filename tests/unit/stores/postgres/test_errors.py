@@ -14,8 +14,9 @@ from onthedot import App
 from onthedot.errors import ArgumentError, StoreBusy, StoreRefused, StoreUnavailable
 from onthedot.stores.contract import Completed, Lease, NewTask
 from onthedot.stores.postgres import PostgresStore
+from tests.support.services.ports import free_port
 from tests.support.services.postgres import Service
-from tests.support.services.postgres_server import Server, free_port
+from tests.support.services.postgres_server import Server
 from tests.support.waits import SOON, until
 from tests.unit.stores.postgres.shop import LEASE, Worker, opened, states
 

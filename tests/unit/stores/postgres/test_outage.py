@@ -16,8 +16,9 @@ from onthedot.stores.contract import NewTask
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.notifier import channel_of
 from tests.faults.proxy import proxy
+from tests.support.services.ports import free_port
 from tests.support.services.postgres import Service
-from tests.support.services.postgres_server import Server, free_port
+from tests.support.services.postgres_server import Server
 from tests.support.waits import until
 
 OUTAGE = 2.0  # seconds

@@ -21,6 +21,7 @@ from onthedot.stores.contract import ClaimRequest, Completed, Hint, Hints, Lease
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.schemes import apps_in
 from tests.support.services import valkey
+from tests.support.services.ports import free_port
 from tests.support.waits import SOON, until
 
 pytestmark = pytest.mark.fault
@@ -124,7 +125,7 @@ async def test_server_restart_under_load_loses_nothing(safe: valkey.Server) -> N
 @pytest.mark.timed
 @pytest.mark.parametrize("kind", ["redis", "redis+sentinel", "redis+cluster"])
 async def test_missing_server_is_reported_at_once(kind: str) -> None:
-    port = valkey.free_port()
+    port = free_port()
     path = "/mymaster" if kind == "redis+sentinel" else ""
     if kind != "redis":
         import_module("redis.asyncio.cluster")  # it takes long on a busy machine

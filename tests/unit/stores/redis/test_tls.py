@@ -16,6 +16,7 @@ from onthedot.stores.redis.tls_probe import read_alert
 from onthedot.stores.redis.url import parse_url
 from tests.support.services import debian, valkey
 from tests.support.services.certificates import Certificates, Kind
+from tests.support.services.ports import free_port
 from tests.support.services.topologies import cluster
 from tests.support.waits import SOON, until
 from tests.unit.stores.redis.test_topologies import life
@@ -75,7 +76,7 @@ async def test_app_works_over_tls(secured: Secured, host: str) -> None:
 
 
 async def test_sentinel_is_used_over_tls(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
-    port = valkey.free_port()
+    port = free_port()
     (chain, key) = secured.certificates.server()
     config = (
         f"tls-port {port}\ntls-cert-file {chain}\ntls-key-file {key}\ntls-ca-cert-file {secured.certificates.ca}\n"
