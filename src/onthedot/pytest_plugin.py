@@ -1,4 +1,4 @@
-"""pytest fixtures: ``onthedot_app``, ``onthedot_clock`` and ``onthedot_target``.
+"""pytest fixtures: ``onthedot_app``, ``onthedot_clock``, ``onthedot_target`` and ``onthedot_web``.
 
 pytest loads this module at every start, so nothing of the package is imported before a fixture is used.
 """
@@ -13,6 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from onthedot.api.app import App
     from onthedot.clock.manual import ManualClock
+    from onthedot.integrations.testing import TestWeb
     from onthedot.testing import TestApp
 
 _HOW = (
@@ -55,6 +56,25 @@ def onthedot_app(onthedot_target: App[Any], onthedot_clock: ManualClock) -> Iter
 
     with TestApp(onthedot_target, onthedot_clock) as test:
         yield test
+
+
+@pytest.fixture
+def onthedot_web(request: pytest.FixtureRequest, onthedot_target: App[Any]) -> Iterator[TestWeb]:
+    """The page of your app on a memory store, with a real worker; see ``onthedot.integrations.testing.TestWeb``.
+
+    ::
+
+        def test_page_shows_the_order(onthedot_web, page):  # page: of pytest-playwright
+            send_receipt.delay(order=17)
+            page.goto(onthedot_web.url)
+    """
+    if "onthedot_app" in request.fixturenames:
+        how = "onthedot_web has a worker in real time, onthedot_app a clock that stands still: use one per test"
+        pytest.fail(how, pytrace=False)
+    from onthedot.integrations.testing import TestWeb
+
+    with TestWeb(onthedot_target) as web:
+        yield web
 
 
 def _imported(named: str) -> App[Any]:

@@ -23,7 +23,7 @@ from onthedot.api.schedules import PlanRange, ScheduleOptions, Schedules, SyncSc
 from onthedot.api.stream_functions import StreamEnqueuer
 from onthedot.batches.requests import BatchArguments
 from onthedot.codec.body import Caps
-from onthedot.integrations import django, fastapi, prefect, prometheus
+from onthedot.integrations import django, fastapi, prefect, prometheus, testing as web_testing
 from onthedot.model.context import SyncTaskContext
 from onthedot.model.options import AddOptions
 from onthedot.operations.explain import Explanation
@@ -45,6 +45,7 @@ PUBLIC |= {f"integrations.django.{name}": getattr(django, name) for name in djan
 PUBLIC |= {f"integrations.fastapi.{name}": getattr(fastapi, name) for name in fastapi.__all__}
 PUBLIC |= {f"integrations.prefect.{name}": getattr(prefect, name) for name in prefect.__all__}
 PUBLIC |= {f"integrations.prometheus.{name}": getattr(prometheus, name) for name in prometheus.__all__}
+PUBLIC |= {f"integrations.testing.{name}": getattr(web_testing, name) for name in web_testing.__all__}
 """Names that users import."""
 
 REACHED = [

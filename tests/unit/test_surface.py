@@ -8,7 +8,7 @@ import pytest
 
 import onthedot
 from onthedot import errors, events, mq
-from onthedot.integrations import django, fastapi, prefect, prometheus
+from onthedot.integrations import django, fastapi, prefect, prometheus, testing as web_testing
 
 NAMES = """
     App TaskOptions TaskFunction TaskHandle AsyncTaskHandle TaskContext current_task as_completed
@@ -120,6 +120,10 @@ def test_names_of_the_prometheus_integration_are_frozen() -> None:
 
 def test_names_of_the_prefect_integration_are_frozen() -> None:
     assert prefect.__all__ == ["Resumable", "prefect_run", "wait_for"]
+
+
+def test_names_of_the_page_under_test_are_frozen() -> None:
+    assert web_testing.__all__ == ["HttpAnswer", "TestWeb"]
 
 
 def test_error_tree_is_frozen() -> None:

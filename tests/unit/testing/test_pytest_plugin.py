@@ -342,6 +342,79 @@ async def test_it(onthedot_app):
     run(project).assert_outcomes(passed=1)
 
 
+# -- with the page
+
+
+def test_page_of_the_app_is_signed_in_and_shows_its_tasks(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        TESTS
+        + """
+import threading
+from http.client import HTTPConnection
+import pytest
+
+@pytest.fixture(autouse=True)
+def alone():
+    before = threading.enumerate()
+    yield
+    assert threading.enumerate() == before
+
+def test_browser_is_signed_in(onthedot_web):
+    host = onthedot_web.address.removeprefix("http://")
+    assert onthedot_web.url.startswith(onthedot_web.address + "/")
+    connection = HTTPConnection(host)
+    connection.request("GET", onthedot_web.url.removeprefix(onthedot_web.address))
+    answer = connection.getresponse()
+    answer.read()
+    assert (answer.status, answer.getheader("Location")) == (303, "/")
+    cookie = answer.getheader("Set-Cookie").partition(";")[0]
+    connection.request("GET", "/api/v1/status", headers={"Cookie": cookie})
+    answer = connection.getresponse()
+    assert answer.status == 200
+    assert b'"role":"operator"' in answer.read()
+    connection.request("GET", "/api/v1/status")
+    assert connection.getresponse().status == 401
+    connection.close()
+
+def test_tasks_run_and_operators_act(onthedot_web):
+    handle = count.delay(1)
+    assert handle.result(timeout=60) == 2
+    remind.options(after=3600).delay("bob")
+    status, found = onthedot_web.request("GET", "/tasks?q=state:succeeded")
+    assert (status, [row["uuid"] for row in found["items"]]) == (200, [handle.uuid])
+    (later,) = onthedot_web.request("GET", "/tasks?q=source:remind").data["items"]
+    cancelled = onthedot_web.request("POST", f"/tasks/{later['uuid']}/cancel", {"reason": "test"})
+    assert cancelled == (200, {"changed": True})
+    assert onthedot_web.request("GET", "/nowhere").status == 404
+
+async def test_each_test_begins_empty(onthedot_web):
+    assert list(await app.find()) == []
+    assert await (await count.enqueue(2)) == 3
+
+def test_app_is_unchanged_afterwards():
+    assert "memory" not in app.runtime.url
+"""
+    )
+    run(project).assert_outcomes(passed=4)
+
+
+def test_page_and_standing_clock_are_not_used_in_one_test(project: pytest.Pytester) -> None:
+    project.makepyfile("from shop import app\n\ndef test_it(onthedot_app, onthedot_web): ...")
+    result = run(project)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*onthedot_web has a worker in real time, onthedot_app a clock that stands still*"])
+
+
+@pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
+def test_page_without_its_extra_names_it(project: pytest.Pytester, missing: str) -> None:
+    project.makepyfile(
+        f"import sys\nsys.modules[{missing!r}] = None\nfrom shop import app\n\ndef test_it(onthedot_web): ..."
+    )
+    result = run(project)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"*ImportError: onthedot.web* needs {missing}: pip install 'onthedot?web?'*"])
+
+
 # -- those who do not use it
 
 
@@ -360,6 +433,6 @@ print([name for name in ("msgspec", "asyncio", "cronsim") if name in sys.modules
 def test_plain_users_see_only_the_fixtures(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(): ...")
     result = run(pytester, "--fixtures", "-q")
-    for name in ("onthedot_app", "onthedot_clock", "onthedot_target"):
+    for name in ("onthedot_app", "onthedot_clock", "onthedot_target", "onthedot_web"):
         assert re.search(rf"^{name} -- ", result.stdout.str(), re.MULTILINE)
     run(pytester, "--strict-config", "--strict-markers").assert_outcomes(passed=1)
