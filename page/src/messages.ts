@@ -108,7 +108,7 @@ export const t = {
   badFilter: "This filter cannot be read",
   byState: "By state",
   newestFirst: "States change in place; new tasks wait for you.",
-  fresh: (n: number) => `${count(n)} new`,
+  fresh: (n: number, exact: boolean) => `${count(n)}${exact ? "" : "+"} new`,
   selectAll: "Select all rows",
   select: (label: string) => `Select ${label}`,
   allAction: { retry: "Retry all that match…", cancel: "Cancel all that match…" },

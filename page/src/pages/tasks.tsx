@@ -13,6 +13,7 @@ import { clock, count, parseTime, shortCount } from "../format.ts";
 import { onKey } from "../keys.ts";
 import { newestStates, transitionsOf } from "../live.ts";
 import { t } from "../messages.ts";
+import { type NewRows, newRows } from "../new-rows.ts";
 import { pathOf } from "../router.ts";
 import { api, canOperate, failedCount, isHeld, noteFailure, now, onMessage, router, zone } from "../session.ts";
 import { useView } from "../view.ts";
@@ -24,6 +25,7 @@ const CONTINUES_FOR = 10_000;
 /** What the back button brings back, beside the scroll position. */
 const SELECTED = "selected";
 const CURRENT = "current";
+const NO_NEW: NewRows = { n: 0, exact: true };
 
 export function TasksPage() {
   const { query } = router.location.value;
@@ -39,7 +41,7 @@ function Tasks({ q, cursor }: { q: string; cursor: string }) {
   const latest = useView<TaskList>("/tasks", { q, cursor, limit: PAGE, counts: 1 }, { watch, on: ["transitions", "counts"], pause: 1000 });
   const shown = useSignal<TaskList | null>(null);
   const patches = useSignal<ReadonlyMap<string, Partial<TaskRow>>>(new Map());
-  const fresh = useSignal<ReadonlySet<string>>(new Set());
+  const fresh = useSignal(NO_NEW);
   const selected = useSignal<ReadonlySet<string>>(new Set(router.recall<string[]>(SELECTED)));
   const current = useSignal(-1);
   const rows = useComputed(() => (shown.value?.items ?? []).map((row) => ({ ...row, ...patches.value.get(row.uuid) })));
@@ -48,14 +50,14 @@ function Tasks({ q, cursor }: { q: string; cursor: string }) {
 
   const show = () => {
     shown.value = latest.data.value;
-    fresh.value = new Set();
+    fresh.value = NO_NEW;
     patches.value = new Map();
   };
   const refresh = () => {
     shown.value = null;
     latest.reload(true);
   };
-  const { fetchRows, patch } = useRowUpdates(rows, state, patches, fresh);
+  const { fetchRows, patch } = useRowUpdates(rows, patches);
   useTaskKeys(rows, current, selected, shown.value?.cursor ?? null, q);
 
   const found = latest.data.value;
@@ -71,8 +73,7 @@ function Tasks({ q, cursor }: { q: string; cursor: string }) {
     patch(found.items.filter(({ uuid }) => known.has(uuid)).map((row) => [row.uuid, row] as const));
     const here = new Set(found.items.map(({ uuid }) => uuid));
     fetchRows(rows.value.filter((row) => !here.has(row.uuid) && !ENDED.has(row.state)).map(({ uuid }) => uuid));
-    const others = found.items.filter(({ uuid }) => !known.has(uuid));
-    if (cursor === "" && others.length > 0) fresh.value = new Set([...fresh.value, ...others.map(({ uuid }) => uuid)]);
+    if (cursor === "") fresh.value = newRows(shown.value, found);
   }, [found]);
   const filterTrouble = latest.error.value?.status === 400 || latest.error.value?.status === 403 ? latest.error.value.message : "";
   const toggle = (uuid: string) => {
@@ -91,7 +92,7 @@ function Tasks({ q, cursor }: { q: string; cursor: string }) {
       <Tabs q={q} state={state} counts={found?.counts ?? null} />
       <section class="card">
         <div class="list-head">
-          {selected.value.size === 0 && <FreshButton n={fresh.value.size} onClick={show} />}
+          {selected.value.size === 0 && <FreshButton rows={fresh.value} onClick={show} />}
           {canOperate.value && <BulkBar uuids={[...selected.value]} q={q} onDone={() => {
             selected.value = new Set();
             refresh();
@@ -118,12 +119,10 @@ function Tasks({ q, cursor }: { q: string; cursor: string }) {
 
 type Patch = (changes: Iterable<readonly [string, Partial<TaskRow>]>) => void;
 
-/** States change in place; new tasks wait behind a button, so that nothing moves under the pointer. */
+/** States change in place. New tasks come with the next list: only the server knows which ones match the filter. */
 function useRowUpdates(
   rows: { value: readonly TaskRow[] },
-  state: string,
   patches: { value: ReadonlyMap<string, Partial<TaskRow>> },
-  fresh: { value: ReadonlySet<string> },
 ): { fetchRows: (uuids: readonly string[]) => void; patch: Patch } {
   const updates = useMemo(() => {
     let timer = 0;
@@ -158,14 +157,12 @@ function useRowUpdates(
       const mine = [...newest].filter(([uuid]) => known.has(uuid));
       if (mine.length > 0) updates.patch(mine.map(([uuid, change]) => [uuid, { state: change.state as State }] as const));
       updates.fetchRows(mine.map(([uuid]) => uuid));
-      const others = [...newest].filter(([uuid, change]) => !known.has(uuid) && (state === "" || change.state === state));
-      if (others.length > 0) fresh.value = new Set([...fresh.value, ...others.map(([uuid]) => uuid)]);
     });
     return () => {
       stop();
       updates.stop();
     };
-  }, [state]);
+  }, []);
   return updates;
 }
 
@@ -227,9 +224,10 @@ function countText(n: number, exact: boolean): string {
   return n > 0 ? `${shortCount(n)}+` : "";
 }
 
-function FreshButton({ n, onClick }: { n: number; onClick: () => void }) {
-  if (n === 0) return <span class="hint">{t.newestFirst}</span>;
-  return <button class="fresh" onClick={onClick}><Icon name="up" />{t.fresh(n)}</button>;
+/** New tasks wait behind a button, so that nothing moves under the pointer. */
+function FreshButton({ rows, onClick }: { rows: NewRows; onClick: () => void }) {
+  if (rows.n === 0) return <span class="hint">{t.newestFirst}</span>;
+  return <button class="fresh" onClick={onClick}><Icon name="up" />{t.fresh(rows.n, rows.exact)}</button>;
 }
 
 function NoTasks({ q }: { q: string }) {
