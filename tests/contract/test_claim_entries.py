@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from onthedot.stores.contract import Store
 from tests.contract.steps import Worker, add, tasks
 from tests.contract.stored_claims import count_claims
@@ -17,6 +19,7 @@ async def test_no_claim_is_left_of_a_client_that_cancels(store: Store, worker: W
     assert await count_claims(store) == 0
 
 
+@pytest.mark.long
 async def test_no_claim_is_left_of_thousands_of_cancels(store: Store, worker: Worker) -> None:
     for _ in range(scaled(2, 60)):
         uuids = await add(store, *tasks(100))

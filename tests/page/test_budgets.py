@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.faults import scaled
 from tests.page.conftest import TOKEN, Shop
 from tests.page.load import loaded
 from tests.page.screen_delay import GATE_SHOP
@@ -27,7 +27,7 @@ BUSY = 0.3  # of a processor
 MOST_LONG = 0.5  # tasks per second: the clock runs on while other programs have the processor. The goal is none
 LOADS = 5
 TRANSITIONS = 2_000  # per second
-SECONDS = 600.0 if os.environ.get("ONTHEDOT_FAULTS") == "long" else 6.0
+SECONDS = scaled(6, 600)
 PAGES = ("", "tasks")
 OBSERVE = """
 window.shift = 0;
@@ -95,7 +95,9 @@ def test_page_is_painted_and_live_at_once_and_does_not_move(
     assert max(shifts) <= SHIFT
 
 
+@pytest.mark.long
 @pytest.mark.timed
+@pytest.mark.timeout(SECONDS + 180)
 def test_page_stays_quick_and_small_at_2000_transitions_per_second(context: BrowserContext, busy_shop: Shop) -> None:
     with loaded(busy_shop, TRANSITIONS):
         pages = [opened(context, busy_shop, path) for path in PAGES]

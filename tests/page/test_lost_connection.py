@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import time
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.faults import scaled
 from tests.page.conftest import TOKEN, Shop
 from tests.page.load import loaded
 from tests.page.screen_delay import GATE_SHOP, api
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 OUTAGE = 3.0  # seconds
 CLIENTS = 10
 MOST = 2.0  # MiB of one
-SECONDS = 60.0 if os.environ.get("ONTHEDOT_FAULTS") == "long" else 5.0
+SECONDS = scaled(5, 60)
 LIVE = ".connection.live:has-text('live')"
 SHOWN = """() => Object.fromEntries([...document.querySelectorAll("table.tasks tr[data-uuid]")].map((row) => [
     row.dataset.uuid, row.querySelector(".state").className.replace("state state-", "")
@@ -73,6 +73,7 @@ def test_page_is_right_again_after_its_stream_was_lost(chromium: Browser, busy_s
         context.close()
 
 
+@pytest.mark.long
 def test_streams_that_nobody_reads_cost_little_memory(busy_shop: Shop) -> None:
     request = (
         f"GET /api/v1/changes?watch=tasks HTTP/1.1\r\nHost: 127.0.0.1:{busy_shop.port}\r\n"

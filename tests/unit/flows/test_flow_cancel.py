@@ -29,6 +29,7 @@ def living(app: App) -> dict[str, int]:
     return {source: number for (source, state), number in tally.items() if number and state not in ended}
 
 
+@pytest.mark.long
 @pytest.mark.timed
 @pytest.mark.timeout(600)
 def test_cancelled_flow_ends_within_five_seconds_while_its_members_add_others(app: App, flow_store: AppStore) -> None:

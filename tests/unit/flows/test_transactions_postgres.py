@@ -82,6 +82,7 @@ async def test_last_task_starts_after_the_commit_and_not_before(shop: Shop, fail
     assert shop.totals == ([] if fail else [9])
 
 
+@pytest.mark.long
 @pytest.mark.timed
 async def test_others_do_not_wait_for_the_open_transaction(shop: Shop) -> None:
     """A busy machine may delay single calls, but a lock would delay all of them; therefore the medians are tested."""

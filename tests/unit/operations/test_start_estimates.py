@@ -107,6 +107,7 @@ RUNS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RUNS)
 async def test_estimated_start_is_right_within_a_factor_of_two(name: str) -> None:
     run = RUNS[name]

@@ -19,6 +19,7 @@ RUNS = scaled(10, 100)
 ON_TIME = timedelta(milliseconds=10)
 
 
+@pytest.mark.long
 @pytest.mark.timed
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_an_interval_does_not_drift(kind: str, tmp_path: Path) -> None:

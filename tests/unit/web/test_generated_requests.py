@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 from onthedot import App, BatchPolicy, Reject, SizeTable, current_task, group
 from onthedot.events import Event
+from tests.faults import LONG
 from tests.support.app_stores import AppStore
 from tests.support.described_answers import FILE
 from tests.support.services.programs import Missing, give_up
@@ -25,7 +25,6 @@ from tests.support.waits import until
 from tests.support.web_site import OPERATOR_TOKEN, WebSite, web_site
 from tests.unit.web.conftest import new_shop
 
-LONG = os.environ.get("ONTHEDOT_FAULTS") == "long"
 EXAMPLES = "300" if LONG else "2"
 PHASES = "examples,coverage,fuzzing" if LONG else "fuzzing"
 PATIENCE = 3600.0 if LONG else 300.0
@@ -165,6 +164,7 @@ async def check(app: App[Any], folder: Path, caplog: pytest.LogCaptureFixture, a
     assert [record.getMessage() for record in defects] == []
 
 
+@pytest.mark.long
 async def test_empty_store(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def add() -> None:
         """Nothing; the short form changes nothing either."""
@@ -173,11 +173,13 @@ async def test_empty_store(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
     await check(new_shop(AppStore("shop", "memory://")), tmp_path, caplog, add, *reads)
 
 
+@pytest.mark.long
 async def test_full_store(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     app = new_shop(AppStore("shop", "memory://"))
     await check(app, tmp_path, caplog, fill(app))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not LONG, reason="ONTHEDOT_FAULTS=long")
 async def test_every_store(app_store: AppStore, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     app = new_shop(app_store)

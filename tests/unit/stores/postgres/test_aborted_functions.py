@@ -86,6 +86,7 @@ async def opened(database: Database) -> AsyncIterator[Life]:
         await store.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CALLS)
 async def test_every_task_ends_after_a_function_that_was_aborted(name: str, database: Database) -> None:
     for number in NUMBERS:

@@ -192,6 +192,7 @@ async def test_hint_about_a_wait_is_sent_with_the_commit(postgres: Service, name
         await hints.aclose()
 
 
+@pytest.mark.long
 @pytest.mark.timed
 async def test_open_transaction_with_a_settled_child_delays_nobody(postgres: Service, named: str) -> None:
     """Others end tasks of the same counter, wait for it, signal, subscribe and purge.

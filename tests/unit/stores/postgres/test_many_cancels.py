@@ -32,6 +32,7 @@ def processor_time(pid: int) -> int:
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
 
 
+@pytest.mark.long
 async def test_cancels_cost_the_same_after_six_thousand_of_them(postgres: Service, named: str) -> None:
     async with opened(postgres, named) as store:
         uuids = [f"u{number}" for number in range(6 * PART)]

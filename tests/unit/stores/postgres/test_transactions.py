@@ -125,6 +125,7 @@ class Others:
         await self.store.purge(10)
 
 
+@pytest.mark.long
 @pytest.mark.timed
 @drivers
 async def test_an_open_transaction_does_not_delay_others(postgres: Service, named: str, driver: Any) -> None:

@@ -66,6 +66,7 @@ async def opened(folder: Path, number: int) -> AsyncIterator[tuple[AbortingConne
         await store.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CALLS)
 async def test_every_task_ends_after_a_transaction_that_was_aborted(name: str, tmp_path: Path) -> None:
     for number in NUMBERS:
