@@ -33,6 +33,7 @@ def main(command: list[str]) -> int:
     before_ports = listening()
     before_files = set(shared.iterdir())
     private = Path(tempfile.mkdtemp(prefix="leaves-"))
+    private.chmod(0o711)  # a test acts as another user in a folder below
     try:
         status = subprocess.run(command, env={**os.environ, "TMPDIR": str(private)}, check=False).returncode
         left = [f"process {pid}: {name}" for pid, name in wait_for_children().items()]

@@ -17,7 +17,7 @@ import msgspec
 from onthedot.cli.options import GlobalOptions, shared
 from onthedot.cli.worker import app_of, require_unix
 from onthedot.errors import DeclarationError, StoreError
-from onthedot.observability.log_format import print_line
+from onthedot.observability.log_format import print_error, print_line
 from onthedot.supervisor.app_loader import module_location
 from onthedot.supervisor.exit_codes import STORE
 from onthedot.supervisor.heartbeats import wait_for_reaps
@@ -61,7 +61,6 @@ async def _run(config: LaunchOptions, folder: Path, listener: socket.socket | No
 
     with listener:
         async with DevPage(listener) as page:
-            print_line(f"page {page.address}")
             config = msgspec.structs.replace(config, page_fd=listener.fileno())
             return await _Reloader(config, folder, page).run()
 
@@ -94,6 +93,8 @@ class _Reloader:
     async def run(self) -> int:
         files = python_files(self._folder)
         with signal_handlers(dict.fromkeys((signal.SIGTERM, signal.SIGINT, signal.SIGHUP), self._on_stop)):
+            if self._page is not None:
+                print_line(f"page {self._page.address}")
             stop = asyncio.create_task(self._stop.wait())
             while not stop.done():
                 running = asyncio.create_task(self._run_child())
@@ -140,10 +141,10 @@ class _Reloader:
                 code = await child.wait_ended()
                 message = child.error or f"it ended before it was ready, {describe_exit_code(code)}"
                 if code != STORE:
-                    print(f"onthedot: {message}\nwaiting for the next save", file=sys.stderr, flush=True)
+                    print_error(f"{message}\nwaiting for the next save")
                     return
                 if message != problem:  # no save mends the store
-                    print(f"onthedot: {message}\ntrying again until the store can be used", file=sys.stderr, flush=True)
+                    print_error(f"{message}\ntrying again until the store can be used")
                 problem = message
                 await asyncio.sleep(_STORE_PAUSE)
                 continue

@@ -10,7 +10,7 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 import msgspec
 
@@ -139,5 +139,16 @@ def print_line(text: str, wanted: Format | None = None) -> None:
         record = logging.LogRecord("onthedot.scheduler", logging.INFO, "", 0, text, None, None)
         line = JsonFormatter().format(record)
         stream = sys.stderr
+    _write(stream, line)
+
+
+def print_error(text: str) -> None:
+    """Prints why a command cannot go on. A closed output is passed over."""
+    _write(sys.stderr, f"onthedot: {text}")
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Writes the line by one call, because other processes write to the same pipe."""
     with contextlib.suppress(OSError):
-        print(line, file=stream, flush=True)
+        stream.write(f"{text}\n")
+        stream.flush()

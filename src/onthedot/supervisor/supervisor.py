@@ -11,7 +11,7 @@ import time
 
 import msgspec
 
-from onthedot.observability.log_format import print_line
+from onthedot.observability.log_format import print_error, print_line
 from onthedot.supervisor.fleet_page import FleetPage
 from onthedot.supervisor.health_port import HealthPort
 from onthedot.supervisor.heartbeats import wait_for_reaps
@@ -145,7 +145,7 @@ class Supervisor:
         """It could not start, and reported why or tried often enough: another start would change nothing."""
         self._failed = max(code, 1)
         message = child.error or f"the worker ended before it was ready, {describe_exit_code(code)}"
-        print(f"onthedot: {message}", file=sys.stderr, flush=True)
+        print_error(message)
         self._stop.set()
 
     def _on_ready(self, slot: int, child: WorkerProcess) -> None:

@@ -46,6 +46,7 @@ def test_explain_prints_json(shop: Shop) -> None:
     result = as_json(shop, uuid)
     assert list(result) == [
         "uuid", "source", "state", "reason", "text", "until", "by", "by_count", "ahead", "estimated_start", "also",
+        "action",
     ]  # fmt: skip
     assert (result["uuid"], result["state"], result["reason"], result["ahead"]) == (uuid, "scheduled", "not_due", 0)
     assert [each["reason"] for each in result["also"]] == ["no_worker"]

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import re
+import sys
 
 import pytest
 
-from onthedot.observability.log_format import ConsoleFormatter, JsonFormatter, clean, clean_lines
+from onthedot.observability.log_format import (
+    ConsoleFormatter,
+    JsonFormatter,
+    clean,
+    clean_lines,
+    print_error,
+    print_line,
+)
 
 FORGED = "12:00:00 INFO    [done] task 1 from refund"
 CORPUS = {
@@ -68,3 +77,28 @@ def test_json_line_with_fields_of_any_kind_is_written() -> None:
 def test_plain_text_stays_as_it_is() -> None:
     assert clean("größe: 5 €, 日本 🙂") == "größe: 5 €, 日本 🙂"
     assert clean_lines("a\n\tb", indent="  ") == "a\n  \tb"
+
+
+class Writes(io.StringIO):
+    """Notes what each call writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.texts.append(text)
+        return len(text)
+
+
+def test_line_is_written_by_one_call_so_that_processes_do_not_mix_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    writes = Writes()
+    monkeypatch.setattr(sys, "stdout", writes)
+    monkeypatch.setattr(sys, "stderr", writes)
+    print_line("worker ready")
+    print_line("worker ready", "json")
+    print_error("no store")
+    assert [text[-1] for text in writes.texts] == ["\n"] * 3
+    assert writes.texts[0] == "worker ready\n"
+    assert json.loads(writes.texts[1])["message"] == "worker ready"
+    assert writes.texts[2] == "onthedot: no store\n"
