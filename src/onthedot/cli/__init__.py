@@ -49,6 +49,7 @@ _COMMANDS: Commands = {
         "show": Lazy("batch:show", "A batch: its items, its parts, and why it waits."),
         "thaw": Lazy("batch:thaw", "Accept batches of a task again."),
     },
+    "bench": Lazy("bench:bench", "Measure how fast a store is from this machine."),
     "completion": Lazy("completion:completion", "Print the script for completion in bash, zsh or fish."),
     "demo": Lazy("demo:demo", "A tour in this terminal: it runs, checks itself and ends."),
     "dev": Lazy("dev:dev", "Run tasks while you write them: reloads when you save."),

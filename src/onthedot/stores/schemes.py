@@ -41,6 +41,7 @@ class Scheme(NamedTuple):
     apps: Callable[[str], list[str]] | None = None  # of a file, or of the URL of a server
     schema: Callable[[], Schema] | None = None
     rights: Callable[[str, str, str], str] | None = None  # URL, role, app
+    remove: Callable[[str, str], None] | None = None  # URL, app
 
 
 def _connect_memory(_url: str, clock: Clock, _name: str) -> Store:
@@ -101,6 +102,7 @@ SCHEMES = (
         StoreDriver("redis", "redis"),
         apps=_lazy("redis.client", "apps_in"),
         rights=_lazy("redis.acl", "rights_text"),
+        remove=_lazy("redis.removal", "remove_app"),
     ),
     Scheme(
         ("postgresql", "postgres"),
@@ -109,6 +111,7 @@ SCHEMES = (
         apps=_lazy("postgres.schema", "apps_in"),
         schema=_schema_module("postgres"),
         rights=_postgres_rights,
+        remove=_lazy("postgres.schema", "remove_app"),
     ),
 )
 _BY_NAME = {name: scheme for scheme in SCHEMES for name in scheme.names}
@@ -192,3 +195,14 @@ def rights_text(url: str, role: str, app: str) -> str | None:
     """
     rights = _scheme(url).rights
     return None if rights is None else rights(url, role, app)
+
+
+def remove_app(url: str, name: str) -> None:
+    """Delete everything that a server keeps of an app, which no process uses any more.
+
+    It is refused, also for an app that does not exist, if the user of the URL may not delete all of it.
+    """
+    remove = _scheme(url).remove
+    if remove is None:
+        raise StoreRefused(f"{masked(url)}: apps are removed with the file, not one by one")
+    remove(url, name)

@@ -116,6 +116,19 @@ SELECT name FROM onthedot.app AS a WHERE id IN (
     UNION SELECT app FROM onthedot.event_bucket
 ) OR EXISTS (SELECT FROM onthedot.event_outbox AS e WHERE e.app = a.id AND e.status = 'pending' AND NOT e.blocked) ORDER BY name;
 
+-- name: app_tables
+-- The tables with rows of apps; those of `note` are found by their task.
+SELECT c.relname AS name FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = 'app'
+WHERE c.relnamespace = 'onthedot'::regnamespace AND c.relkind = 'r' ORDER BY name;
+
+-- name: undeletable_tables
+-- The tables from which the user may not delete.
+SELECT relname AS name FROM pg_class WHERE relnamespace = 'onthedot'::regnamespace AND relkind = 'r'
+    AND relname <> 'version' AND NOT has_table_privilege(oid, 'DELETE') ORDER BY name;
+
+-- name: remove_notes
+DELETE FROM onthedot.note WHERE seq IN (SELECT seq FROM onthedot.task WHERE app = $1);
+
 -- name: get
 -- Records by uuid.
 SELECT {record_columns} FROM onthedot.task AS t {places_and_claims}

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from onthedot.errors import StoreRefused
-from onthedot.stores.postgres.connections import Connection, PostgresConnection
+from onthedot.stores.postgres.connections import ANSWER_TIMEOUT, Connection, PostgresConnection
 from onthedot.stores.postgres.errors import code_of
 from onthedot.stores.postgres.queries import FOLDER, SQL
 from onthedot.stores.postgres.url import PostgresAddress
@@ -15,6 +15,7 @@ from onthedot.stores.postgres.url import PostgresAddress
 T = TypeVar("T")
 
 VERSION = 4
+_REMOVAL_TIMEOUT = 600.0  # seconds for deleting an app
 _LOCK = 1869897843  # advisory: one process at a time creates or migrates the schema
 _FUNCTIONS = (
     "prelude", "change_log", "records", "places", "limits", "lanes", "counters", "waits", "subscriptions",
@@ -129,8 +130,33 @@ def apps_in(url: str) -> list[str]:
     return asyncio.run(_with_connection(address, read))
 
 
-async def _with_connection(address: PostgresAddress, work: Callable[[Connection], Awaitable[T]]) -> T:
-    connection = PostgresConnection(address)
+def remove_app(url: str, name: str) -> None:
+    """Delete all rows of an app."""
+    address = PostgresAddress.of(url)
+
+    async def remove(connection: Connection) -> None:
+        if await _version(connection, address) != VERSION:
+            raise StoreRefused(f"{address.where} has no schema of version {VERSION}; run `onthedot schema install`")
+        tables = [row["name"] for row in await connection.fetch(SQL["app_tables"])]
+        if kept := [row["name"] for row in await connection.fetch(SQL["undeletable_tables"])]:
+            raise StoreRefused(
+                f"{address.where}: to delete an app, name its owner or another user who may delete rows of "
+                f"{', '.join(kept)}"
+            )
+        async with connection.transaction():
+            app = await connection.fetchval("SELECT id FROM onthedot.app WHERE name = $1", name)
+            await connection.execute(SQL["remove_notes"], app)
+            for table in tables:
+                await connection.execute(f"DELETE FROM onthedot.{table} WHERE app = $1", app)  # noqa: S608 - a table of ours
+            await connection.execute("DELETE FROM onthedot.app WHERE id = $1", app)
+
+    asyncio.run(_with_connection(address, remove, _REMOVAL_TIMEOUT))
+
+
+async def _with_connection(
+    address: PostgresAddress, work: Callable[[Connection], Awaitable[T]], timeout: float = ANSWER_TIMEOUT
+) -> T:
+    connection = PostgresConnection(address, timeout)
     try:
         return await connection.with_connection(work)
     finally:

@@ -29,6 +29,7 @@ REPLICA_TIMEOUT = 2.0  # seconds for replicas to confirm
 _WAITING_VERBS = ("add", "adopt")  # a lost call of these is not repaired by a retry or a crash
 _ADD = "add"  # it may hand a task off, and its error tells whether the tasks are stored
 _SCAN_TIMEOUT = 10.0  # seconds for a scan of all keys of a server
+_UNLINKED = 1000  # keys per command
 _APP_KEYS = "onthedot:{*}:[sw]*s"
 _PARTS = ("sequences", "schedules", "workers")  # an app that has anything has one of these keys
 _OLDEST_VERSION = (6, 2)
@@ -221,6 +222,17 @@ class RedisClient:
             found.update(keys)
             if cursor == b"0":
                 return
+
+    async def remove_keys(self, prefix: str) -> None:
+        """Delete all keys that begin with this prefix, which has a hash tag."""
+        await self._until_answered(self._request, "UNLINK", f"{prefix}none")  # refused before the scan, if at all
+        pattern = "".join(f"\\{each}" if each in "*?[]\\" else each for each in prefix) + "*"
+        try:
+            keys = [key async for key in self._keys(pattern)]
+        except Exception as error:
+            raise explained(error, self._address.shown) from error
+        for start in range(0, len(keys), _UNLINKED):
+            await self._until_answered(self._request, "UNLINK", *keys[start : start + _UNLINKED])
 
     @property
     def has_pending(self) -> bool:

@@ -67,6 +67,11 @@ _OFFER = Struct(">dQ")
 _PURGE = 1000  # tasks per script
 
 
+def prefix_of(name: str) -> str:
+    """All keys of an app begin with it."""
+    return f"onthedot:{{{name}}}:"
+
+
 class RedisStore(RedisReads):
     """Several apps may share a server: the keys of each begin with ``onthedot:{name}:``."""
 
@@ -75,7 +80,7 @@ class RedisStore(RedisReads):
     def __init__(self, url: str, clock: Clock | None = None, name: str = "onthedot") -> None:
         self._address: RedisAddress = parse_url(url)
         self.traits: StoreTraits = StoreTraits(shared=True, cancel_safe=True, lease_ms=self._address.lease)
-        self.prefix: str = f"onthedot:{{{name}}}:"
+        self.prefix: str = prefix_of(name)
         self._clock = None if clock is None or clock.is_system else clock  # None: the server's
         self._clients: dict[asyncio.AbstractEventLoop, tuple[RedisClient, int]] = {}
         register_fork_hooks(self, store=True)
