@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from onthedot.clock.protocol import Clock
 from onthedot.codec.task_failure import TaskFailure
+from onthedot.model.redaction import redacted
 from onthedot.observability.events import Observer
 from onthedot.observability.safe_logger import SafeLogger
 from onthedot.stores.contract import OutboxEvent
@@ -36,7 +37,7 @@ class EventLines(Observer):
         event = refused.event
         self.events.error(
             "[failed] event %s: %s; key %s is blocked in %s: onthedot outbox retry or discard %s",
-            event.id, error, event.key, event.topic, event.id,
+            event.id, redacted(error), event.key, event.topic, event.id,
             extra={"event": event.id, "topic": event.topic, "key": event.key},
         )  # fmt: skip
 
@@ -53,7 +54,7 @@ class EventLines(Observer):
 
     def event_dead(self, event: str, agent: str, failure: TaskFailure) -> None:
         self.events.error(
-            "[dead] event %s of %s: %s: %s", event, agent, failure.type or "no error", failure.message,
+            "[dead] event %s of %s: %s: %s", event, agent, failure.type or "no error", redacted(failure.message),
             extra={"event": event, "agent": agent},
         )  # fmt: skip
 

@@ -6,6 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from traceback import format_exception
 from typing import Literal, TypeVar
 
 from onthedot.clock.epoch import from_ms
@@ -195,7 +196,7 @@ class LogObserver(EventLines):
                 self.task.warning(
                     "[retry] task %s from %s again at %s (%d/%d): %s: %s",
                     record.uuid, record.source, self._at(outcome.after or 0), record.history.retries + 1, max_retries,
-                    failure.type, failure.message, extra=self._fields(record),
+                    failure.type, redacted(failure.message), extra=self._fields(record),
                 )  # fmt: skip
             case Ended(state="failed") if is_a(error, Undecodable):  # its text has values of arguments
                 self.task.error(
@@ -205,7 +206,7 @@ class LogObserver(EventLines):
             case Ended(state="failed"):
                 failure = _failure(outcome)
                 self.task.error_with_traceback(
-                    "[fail] task %s from %s: %s", (record.uuid, record.source, failure.message),
+                    "[fail] task %s from %s: %s", (record.uuid, record.source, redacted(failure.message)),
                     printable_exc_info(error), failure.traceback, self._fields(record) | {"error_type": failure.type},
                 )  # fmt: skip
             case _:
@@ -290,7 +291,9 @@ class LogObserver(EventLines):
 
     def schedule_failed(self, schedule: str, error: Exception) -> None:
         exc_info = printable_exc_info(error)  # a rule of the user's may raise anything
-        self.scheduler.error("schedule %s cannot be fired: %s", schedule, error_message(error), exc_info=exc_info)
+        text = "".join(format_exception(*exc_info)) if exc_info is not None else ""
+        args = (schedule, redacted(error_message(error)))
+        self.scheduler.error_with_traceback("schedule %s cannot be fired: %s", args, exc_info, text, {})
 
     def windows_skipped(self, schedule: str, reason: Literal["overlap", "missed", "paused"], windows: int) -> None:
         if windows:

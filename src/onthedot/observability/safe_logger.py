@@ -8,6 +8,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from onthedot.model.failures import ExcInfo
+from onthedot.model.redaction import default_redaction
 
 
 class SafeLogger(logging.LoggerAdapter[logging.Logger]):
@@ -29,14 +30,18 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
     def error_with_traceback(
         self, msg: str, args: tuple[object, ...], exc_info: ExcInfo | None, text: str, extra: dict[str, object]
     ) -> None:
-        """An ERROR with a traceback, of which there may be the text only: it is from another process."""
+        """An ERROR with a traceback, of which there may be the text only: it is from another process.
+
+        text: of the traceback; it is written without secrets.
+        """
         if not self.isEnabledFor(logging.ERROR):
             return
         try:
             record = self.logger.makeRecord(
                 self.logger.name, logging.ERROR, __file__, 0, msg, args, exc_info, extra=extra
             )
-            record.exc_text = text.rstrip("\n")  # handlers print it instead of what they would make of exc_info
+            shown = default_redaction().text(text.rstrip("\n"))
+            record.exc_text = shown  # handlers print it instead of what they would make of exc_info
             self.logger.handle(record)
         except Exception as error:  # noqa: BLE001 - as above
             self._complain(error)

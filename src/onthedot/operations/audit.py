@@ -18,6 +18,7 @@ from onthedot.clock.durations import DAY
 from onthedot.clock.epoch import from_ms, to_ms
 from onthedot.clock.protocol import Clock
 from onthedot.errors import StoreBusy, StoreError
+from onthedot.model.redaction import default_redaction
 from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.log_format import clean
 from onthedot.operations.humanize import suffix
@@ -107,8 +108,10 @@ class AuditOperations:
 
         Exceptions are to cancel and to pause: if the entry cannot be written, these happen and a WARNING is logged.
         """
+        hide = default_redaction().text
+        because = suffix(": ", clean(hide(reason)))
         _log.info(
-            "[operation] %s: %s %s%s", clean(actor.user), action, clean(target), suffix(": ", clean(reason)),
+            "[operation] %s: %s %s%s", clean(actor.user), action, clean(hide(target)), because,
             extra={"user": actor.user},
         )  # fmt: skip
         entry = AuditEntry(
@@ -120,7 +123,7 @@ class AuditOperations:
         except StoreError as error:
             if action.partition(" ")[0] not in EMERGENCIES:
                 raise
-            _log.warning("[audit] %s of %s by %s is not recorded: %s", action, target, actor.user, error)
+            _log.warning("[audit] %s of %s by %s is not recorded: %s", action, hide(target), actor.user, error)
         note = ChangeNote()
         try:
             yield note

@@ -12,8 +12,10 @@ import pytest
 
 from onthedot import App, ArgumentError, Scheduler, Task, current_task
 from onthedot.clock.manual import ManualClock
+from onthedot.codec.task_failure import TaskFailure
 from onthedot.model.redaction import redacted
-from onthedot.stores.contract import NewTask
+from onthedot.observability.logs import LogObserver
+from onthedot.stores.contract import NewEvent, NewTask, OutboxEvent
 from tests.support.waits import SOON, until
 
 CANARY = "canary-5d1c"
@@ -110,6 +112,20 @@ async def test_log_of_an_unreadable_signal_has_no_payload(lines: list[str], kind
         handle = await order.enqueue()
         await handle.signal("approved", payload)
         await handle.result(SOON)
+
+
+def test_log_hides_secrets_in_errors_of_schedules_and_buses(lines: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    log = LogObserver(None)
+    text = f"no answer of https://ann:{CANARY}@bank.example, password={CANARY}"
+    try:
+        raise ValueError(text)
+    except ValueError as error:
+        log.schedule_failed("nightly", error)
+    log.event_refused(OutboxEvent(1, NewEvent("order-17", "shop.events", "17", 0)), text)
+    log.event_dead("order-17", "packer", TaskFailure("ValueError", text))
+    hidden = "no answer of https://…@bank.example, password=…"
+    assert [line.count(hidden) for line in caplog.messages] == [1, 1, 1]
+    assert caplog.text.count(f"ValueError: {hidden}") == 2, "a traceback and a dead letter"
 
 
 async def test_dropped_task_is_logged_without_secrets_and_cut(

@@ -61,5 +61,5 @@ def _row(record: AuditRecord, redaction: Redaction) -> AuditRow:
         found=entry.found,
         done=entry.done,
         changed=entry.changed,
-        error=entry.error,
+        error=redaction.text(entry.error),
     )

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from onthedot.model.redaction import Redaction
 from onthedot.model.task import possible_uuids
 from onthedot.operations.audit import AuditRecord
 from onthedot.operations.bulk_actions import DEFAULT_RATE, MAX_TASKS, BulkVerb, MatchPosition
@@ -169,7 +170,7 @@ async def _start(call: WebCall[Query, BulkBody], action: BulkVerb) -> Answer:
             raise ApiError("conflict", f"{len(uuids):,} tasks match by now; ask for a new preview")
         text = filter_text(previewed.filter)
     record = await call.operations.bulk_actions.start(call.actor, action, uuids, text, body.rate, body.reason)
-    return Answer(action_detail(record), 202)
+    return Answer(action_detail(record, call.context.redaction), 202)
 
 
 async def show_bulk_action(call: WebCall[Query, None]) -> BulkActionDetail:
@@ -183,23 +184,23 @@ async def stop_bulk_action(call: WebCall[Query, NoBody]) -> BulkActionDetail:
 def _found(call: WebCall[Query, object], record: AuditRecord | None) -> BulkActionDetail:
     if record is None:
         raise ApiError("not_found", f"no bulk action {call.path['id']!r}")
-    return action_detail(record)
+    return action_detail(record, call.context.redaction)
 
 
-def action_detail(record: AuditRecord) -> BulkActionDetail:
+def action_detail(record: AuditRecord, redaction: Redaction) -> BulkActionDetail:
     """The progress of a bulk action."""
     entry = record.entry
     return BulkActionDetail(
         id=record.id,
         action=entry.action,
         state=entry.state,
-        filter=entry.filter,
+        filter=redaction.text(entry.filter),
         found=entry.found,
         done=entry.done,
         changed=entry.changed,
         rate=entry.rate,
         user=entry.user,
-        reason=entry.reason,
+        reason=redaction.text(entry.reason),
         started_at=record.at,
-        error=entry.error,
+        error=redaction.text(entry.error),
     )

@@ -138,4 +138,4 @@ async def replay_dead_letters(call: WebCall[Query, ReplayBody]) -> Answer:
     )
     call.context.shared.forget()
     call.context.letter_scans.end_rest()
-    return Answer(action_detail(record), 202)
+    return Answer(action_detail(record, call.context.redaction), 202)
