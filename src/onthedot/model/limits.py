@@ -162,11 +162,21 @@ def lane_rule(limits: Iterable[Limit], source: str) -> LaneRule | None:
     """The stored lane rule of a source."""
     for limit in limits:
         if limit.name == source and limit.owner == "code" and limit.lane_rule is not None:
-            try:
-                return msgspec.json.decode(limit.lane_rule, type=LaneRule)
-            except msgspec.DecodeError:  # of another version
-                return None
+            return _decoded(limit.lane_rule)
     return None
+
+
+def unreadable_lane_rules(limits: Iterable[Limit]) -> list[str]:
+    """The names of the limits whose lane rule is of another version, or damaged."""
+    rules = {limit.name: limit.lane_rule for limit in limits if limit.lane_rule is not None}
+    return sorted(name for name, rule in rules.items() if _decoded(rule) is None)
+
+
+def _decoded(rule: bytes) -> LaneRule | None:
+    try:
+        return msgspec.json.decode(rule, type=LaneRule)
+    except msgspec.DecodeError:  # of another version
+        return None
 
 
 class LimitDefinitions:

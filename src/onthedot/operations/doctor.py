@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from onthedot.clock.epoch import from_ms
 from onthedot.model.batch_names import batch_task
 from onthedot.model.failures import UNDECODABLE_RECORD
+from onthedot.model.limits import unreadable_lane_rules
 from onthedot.operations.agent_health import check_agent_keep
 from onthedot.operations.batches import ModeInfo
 from onthedot.operations.failures import FailureGroup
@@ -29,6 +30,7 @@ from onthedot.operations.outbox_health import check_outbox
 from onthedot.operations.schedule_info import ScheduleInfo
 from onthedot.operations.sources import Pause, SourceInfo
 from onthedot.operations.workers import WorkerInfo
+from onthedot.stores.contract import Limit
 
 if TYPE_CHECKING:
     from onthedot.operations import Operations
@@ -57,6 +59,8 @@ async def diagnose(operations: Operations, *, repair: bool = False) -> list[Chec
     found += _running(Counter([each.history.session async for each in operations.tasks.in_state("running")]), workers)
     groups = await operations.failures(from_ms(now) - _WEEK)
     found += _undecodable(groups, await operations.set_aside())
+    found += _unreadable_limits(await operations.limits.stored())
+    found += _unreadable_sessions(await operations.unreadable_sessions())
     found.append(_failed(groups, sources))
     found += _schedules(await operations.schedules.list(), workers, now)
     found += check_outbox(await operations.outbox.find_status())
@@ -120,6 +124,22 @@ def _undecodable(groups: Sequence[FailureGroup], set_aside: Sequence[bytes]) -> 
             f"onthedot task retry --group {group.group}"
         )
         yield Check(False, "undecodable", text, remedy)
+
+
+def _unreadable_limits(limits: Iterable[Limit]) -> Iterator[Check]:
+    for name in unreadable_lane_rules(limits)[:_MAX_FINDINGS]:
+        text = f"the limits of {name} by key cannot be read: tasks that a process without its code adds are not limited"
+        remedy = "a newer version wrote them? Then update this one; else restart a worker whose app declares it"
+        yield Check(False, "limit", text, remedy)
+
+
+def _unreadable_sessions(sessions: Sequence[str]) -> Iterator[Check]:
+    for name in sessions[:_MAX_FINDINGS]:
+        text = f"what session {name} says of itself cannot be read: its host and sources are not known"
+        remedy = (
+            "a newer version wrote it? Then update this one; else restart the worker with this id: onthedot worker list"
+        )
+        yield Check(False, "session", text, remedy)
 
 
 # -- pending tasks

@@ -55,7 +55,7 @@ from onthedot.operations.timeline import TimelineSegment
 from onthedot.operations.timeline_facts import read_timeline
 from onthedot.operations.waits import StepInfo, step_infos
 from onthedot.operations.worker_tasks import read_workers, tasks_of_worker
-from onthedot.operations.workers import WorkerInfo, live_workers
+from onthedot.operations.workers import WorkerInfo, live_workers, unreadable_sessions
 from onthedot.stores.capabilities import Repairable, ServerInfo, find_capability
 from onthedot.stores.contract import NOT_STARTED, Effects, Ended, Lease, NewTask, Record, Store
 
@@ -419,6 +419,10 @@ class Operations(Recorded):
     async def live_workers(self) -> list[WorkerInfo]:
         """Return the live workers without the number of their tasks, which costs a query."""
         return await live_workers(self._store)
+
+    async def unreadable_sessions(self) -> list[str]:
+        """Return the live sessions whose description of themselves cannot be read."""
+        return await unreadable_sessions(self._store)
 
     async def unplaced(self, *, requeue: bool = False) -> Sequence[str]:
         """Return tasks that no worker can find, as an aborted script leaves them; requeue: put them back."""

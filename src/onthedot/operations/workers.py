@@ -122,11 +122,20 @@ async def check_bus(store: Store, shown: str) -> None:
             )
 
 
+async def unreadable_sessions(store: Store) -> list[str]:
+    """The live sessions whose description of themselves is of another version or program, or damaged."""
+    return sorted(name for name, info in (await store.sessions()).items() if _decoded(info) is None)
+
+
 def _facts(info: bytes) -> dict[str, Any]:
+    return _decoded(info) or {}
+
+
+def _decoded(info: bytes) -> dict[str, Any] | None:
     try:
         return msgspec.json.decode(info or b"{}", type=dict[str, Any])
-    except msgspec.DecodeError:  # of another version, or of another program
-        return {}
+    except msgspec.DecodeError:
+        return None
 
 
 def _worker_info(name: str, facts: Mapping[str, Any]) -> WorkerInfo:
