@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from math import ceil
+from math import ceil, inf
 from random import Random
 from typing import NamedTuple, TypeAlias
 
@@ -30,6 +30,7 @@ _PURGE_BATCH = 1_000
 _REPORT_INTERVAL = float(MINUTE)
 _MAX_RATES = 100  # topics in a report
 _SILENCE = 5_000.0  # ms without an answer after which the bus counts as unreachable
+_HINTS_END = 500.0  # ms without an answer after which hints are not followed: what they announce could not be sent
 _PAUSED_POLL = 1_000.0  # ms between two looks whether a pause is over
 _LAST_SENDS = 0.5  # seconds that batches have at a stop
 _LAST_MARKS = 0.5  # seconds in which the store must take the last marks
@@ -91,6 +92,7 @@ class Relay(ComponentLoop):
         self._topics = RelayTopics(self._bus, clock, random, observer, self._route, self._drop_topic)
         self._sends: dict[TopicPartition, asyncio.Task[None]] = {}
         self._started: dict[TopicPartition, float] = {}  # ms
+        self._answered_at = -inf  # ms; by any partition
         self._marks = _Marks([], {}, set())  # to be written with the next turn
         self._dropped: set[str] = set()  # topics whose events were given back to the outbox since the turn began
         self._buckets: Sequence[int] = ()
@@ -100,7 +102,7 @@ class Relay(ComponentLoop):
         self._sent_in_minute: Counter[str] = Counter()  # by topic, since the last report
         self._reported_at = clock.now()
         self._purged_at = clock.now() - _PURGE_INTERVAL * random.random()  # several relays at different times
-        session.on_hint(self._wakeup.set)
+        session.on_hint(self._on_hint)
 
     def recheck(self) -> None:
         self._pauses.expire()
@@ -116,6 +118,16 @@ class Relay(ComponentLoop):
         if not self._is_reported:
             self._is_reported = True
             self._observer.relay_started(self._connection.shown)
+
+    def _on_hint(self) -> None:
+        """While the bus is away a publish causes no turn: the next one comes by the poll or by the first answer."""
+        if not self._is_bus_away():
+            self._wakeup.set()
+
+    def _is_bus_away(self) -> bool:
+        started = min(self._started.values(), default=inf)
+        silence = self._clock.now() - max(started, self._answered_at)
+        return silence >= _HINTS_END or self._topics.is_bus_away()
 
     # -- one turn
 
@@ -252,6 +264,7 @@ class Relay(ComponentLoop):
         finally:
             del self._sends[partition]
             del self._started[partition]
+            self._answered_at = self._clock.now()
         self._start_sends()
         self._wakeup.set()
 

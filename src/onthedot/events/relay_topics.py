@@ -24,6 +24,7 @@ class _Topic:
     counted_at: float = 0.0
     pause: float = _FIRST_PAUSE  # the next one
     retry_at: float = 0.0
+    is_bus_unreachable: bool = False  # the last failure
 
 
 class RelayTopics:
@@ -65,6 +66,14 @@ class RelayTopics:
         waiting = [topic for topic, known in self._topics.items() if known.retry_at > now]
         return [*waiting, *(topic for topic in self._lookups if not self._topics[topic].count)]
 
+    def is_bus_away(self) -> bool:
+        """No broker answered for a topic that is tried again now or later."""
+        now = self._clock.now()
+        return any(
+            known.is_bus_unreachable and (known.retry_at > now or topic in self._lookups)
+            for topic, known in self._topics.items()
+        )
+
     def next_retry(self) -> float | None:
         """ms until a topic is tried again."""
         now = self._clock.now()
@@ -80,7 +89,8 @@ class RelayTopics:
         known.count = 0
         known.retry_at = self._clock.now() + pause
         known.pause = min(known.pause * 2, _LONGEST_PAUSE)
-        if isinstance(error, BusUnreachable):
+        known.is_bus_unreachable = isinstance(error, BusUnreachable)
+        if known.is_bus_unreachable:
             known.pause = min(known.pause, _LONGEST_WITHOUT_BUS)
             self._observer.bus_failed(f"finding {topic}", error)
         else:
@@ -106,6 +116,7 @@ class RelayTopics:
         known = self._topics[topic]
         known.count = count
         known.counted_at = self._clock.now()
+        known.is_bus_unreachable = False
         self._on_known(topic)
 
     async def close(self) -> None:
