@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import chain
 from math import inf
 from typing import Literal, TypeAlias, assert_never
 
@@ -15,7 +17,8 @@ from onthedot.operations.humanize import plural, suffix
 from onthedot.operations.outbox import OutboxStatus
 from onthedot.operations.recent_figures import RecentFigures
 from onthedot.operations.schedule_info import ScheduleInfo
-from onthedot.operations.sources import SourceInfo
+from onthedot.operations.sources import SourceInfo, source_infos
+from onthedot.operations.store_state import StoreState
 from onthedot.stores.contract import Record, Store
 
 _RECENT = timedelta(hours=1)
@@ -73,26 +76,30 @@ class Attention:
     async def items(
         self,
         now: float,
-        sources: Sequence[SourceInfo],
+        state: StoreState,
         schedules: Sequence[ScheduleInfo],
         outbox: OutboxStatus | None,
     ) -> list[AttentionItem]:
         """Return all items, by severity, then by size. now: ms."""
         moment = from_ms(now)
+        sources = source_infos(state.tally, state.limits, state.workers)
+        read = await asyncio.gather(
+            self._vital_items(now, state, sources),
+            self._failure_items(moment, state),
+            self._share_items(now),
+            self._limit_items(sources, now),
+        )
         found = [
-            *await self._vital_items(now, sources),
-            *await self._failure_items(moment),
-            *await self._share_items(now),
+            *chain.from_iterable(read),
             *_pause_items(sources, moment),
-            *[item async for item in self._limit_items(sources, now)],
             *_schedule_items(schedules, moment),
             *_outbox_items(outbox, moment),
         ]
         return sorted(found, key=lambda item: (_SEVERITIES.index(item.severity), -item.size, item.text))
 
-    async def _vital_items(self, now: float, sources: Sequence[SourceInfo]) -> list[AttentionItem]:
+    async def _vital_items(self, now: float, state: StoreState, sources: Sequence[SourceInfo]) -> list[AttentionItem]:
         """The server, tasks of dead workers, and tasks that no live worker knows."""
-        vitals = await read_vitals(self._store, now)
+        vitals = await read_vitals(self._store, now, state)
         found: list[AttentionItem] = []
         if vitals.server is not None:
             checks: dict[AttentionKind, list[Check]] = {
@@ -113,9 +120,9 @@ class Attention:
                 found.append(AttentionItem("no_worker", "error", text, count, from_ms(due), source, action=show))
         return found
 
-    async def _failure_items(self, now: datetime) -> list[AttentionItem]:
+    async def _failure_items(self, now: datetime, state: StoreState) -> list[AttentionItem]:
         """The counts are those of the page "Failed"; the first one goes on for a while if there are many."""
-        counted = await self._failure_counts.look(now - _RECENT)
+        counted = await self._failure_counts.look(now - _RECENT, tally=state.tally)
         least = "" if counted.counted_to is None else "at least "
         return [
             AttentionItem(
@@ -146,10 +153,11 @@ class Attention:
             for each in await self._figures.grown_failure_shares(now)
         ]
 
-    async def _limit_items(self, sources: Sequence[SourceInfo], now: float) -> AsyncIterator[AttentionItem]:
+    async def _limit_items(self, sources: Sequence[SourceInfo], now: float) -> list[AttentionItem]:
         """Sources that have been at their limit for more than a minute."""
         full = [(source, cap) for source in sources if (cap := _full_cap(source)) is not None]
         full.sort(key=lambda each: -each[0].ready - each[0].parked)
+        found: list[AttentionItem] = []
         for source, cap in full[:_MAX_AT_LIMIT]:
             page = await self._store.find({"source": source.name, "state": "running"}, None, _MAX_RUNNING)
             starts = [
@@ -160,16 +168,19 @@ class Attention:
             if now - since <= _MIN_AT_LIMIT:
                 continue
             pending = source.ready + source.parked
-            yield AttentionItem(
-                "limit",
-                "warning",
-                f"{source.name} is at its limit, {source.running} of {cap}, with {pending:,} ready",
-                pending,
-                from_ms(since),
-                source.name,
-                action=("show", "GET", f"/tasks?q=source:{source.name}%20state:running"),
-                holders=_holders(page.rows),
+            found.append(
+                AttentionItem(
+                    "limit",
+                    "warning",
+                    f"{source.name} is at its limit, {source.running} of {cap}, with {pending:,} ready",
+                    pending,
+                    from_ms(since),
+                    source.name,
+                    action=("show", "GET", f"/tasks?q=source:{source.name}%20state:running"),
+                    holders=_holders(page.rows),
+                )
             )
+        return found
 
 
 def _pause_items(sources: Sequence[SourceInfo], now: datetime) -> Iterator[AttentionItem]:

@@ -12,6 +12,7 @@ from math import inf
 from onthedot.clock.epoch import from_ms, from_optional_ms, to_optional_ms
 from onthedot.clock.protocol import Clock
 from onthedot.operations.failures import MAX_READ, SLICE, FailureGroup, FailureGroups, newest_failures
+from onthedot.operations.store_state import Tally
 from onthedot.stores.contract import Store
 
 _log = logging.getLogger("onthedot.operations")
@@ -65,12 +66,19 @@ class FailureCounts:
         self._task: asyncio.Task[None] | None = None
 
     async def look(
-        self, since: datetime | None = None, source: str | None = None, patience: float = 0.1
+        self,
+        since: datetime | None = None,
+        source: str | None = None,
+        patience: float = 0.1,
+        tally: Tally | None = None,
     ) -> FailureCount:
-        """Return what is counted, and count on in the background. patience: seconds to wait for a count under way."""
+        """Return what is counted, and count on in the background.
+
+        patience: seconds to wait for a count under way; tally: of the store, if the caller has just read it
+        """
         now = asyncio.get_running_loop().time()
         if self._task is None and now - self._checked_at >= self._between_checks:
-            self._task = asyncio.create_task(self._check(), name="onthedot-failure-count")
+            self._task = asyncio.create_task(self._check(tally), name="onthedot-failure-count")
             self._task.add_done_callback(self._end)
         task = self._task
         if task is not None:
@@ -95,12 +103,12 @@ class FailureCounts:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.debug("[failures] not counted: %s", error)
 
-    async def _check(self) -> None:
+    async def _check(self, tally: Tally | None) -> None:
         now = asyncio.get_running_loop().time()
         began = self._clock.now()
-        self._total = {
-            source: number for (source, state), number in (await self._store.tally()).items() if state == "failed"
-        }
+        if tally is None:
+            tally = await self._store.tally()
+        self._total = {source: number for (source, state), number in tally.items() if state == "failed"}
         newest = (await self._store.find({"state": "failed"}, None, 1)).rows if self._total else ()
         self._mark = (self._total, [(record.uuid, record.history.ended) for record in newest])
         self._checked_at = now

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import get_args
 
@@ -15,11 +14,12 @@ from onthedot.model.figures import Figures, FigureSum, Metric, Names
 from onthedot.model.source_figures import SourceFigures
 from onthedot.operations.attention import ScheduleStatus, schedule_status
 from onthedot.operations.figure_records import read_totals
-from onthedot.operations.health import Tally, server_info
+from onthedot.operations.health import server_info
+from onthedot.operations.oldest_ready import read_oldest_ready
 from onthedot.operations.outbox import OutboxOperations, OutboxStatus
 from onthedot.operations.schedules import ScheduleOperations
 from onthedot.operations.sources import SourceInfo, source_infos
-from onthedot.operations.workers import live_workers
+from onthedot.operations.store_state import StoreState, Tally, read_store_state
 from onthedot.stores.capabilities import ServerInfo
 from onthedot.stores.contract import LIVE, PENDING, Record, State, Store
 
@@ -110,16 +110,17 @@ class FleetMetrics:
         """Raises StoreError."""
         figures = Figures([], [])
         figures.add(STORE_UP, 1)
-        tally = await self._store.tally()
-        workers = await live_workers(self._store)
-        figures.add(WORKERS, len(workers))
+        state = await read_store_state(self._store)
+        tally = state.tally
+        figures.add(WORKERS, len(state.workers))
         server = await server_info(self._store)
         if server is not None:
             _add_server(figures, server, self._clock.now())
-        await self._add_schedules(figures)
-        infos = [info for info in source_infos(tally, await self._store.limits(), workers) if info.name[:1] != "@"]
+        await self._add_schedules(figures, state)
+        infos = [info for info in source_infos(tally, state.limits, state.workers) if info.name[:1] != "@"]
         infos.sort(key=_size, reverse=True)
-        oldest = await self._oldest_ready(infos)
+        with_ready = [info.name for info in infos if info.ready][: self._max_sources]
+        oldest = (await read_oldest_ready(self._store, with_ready, self._clock.now(), _HEAD)).by_source
         names = Names(self._max_sources)
         for info in infos:
             _add_source(figures, names.of(info.name), info, oldest.get(info.name, 0.0))
@@ -128,32 +129,18 @@ class FleetMetrics:
         for name, total in totals.sources.items():
             _add_total(figures, names.of(name), total)
         await self._add_batches(figures, tally, _RecordReader(self._store, _MAX_READS))
-        status = await self._outbox.find_status()
+        status = await self._outbox.find_status()  # it may be in another store
         if status is not None:
             self._add_outbox(figures, status)
         together = FigureSum(_BY_NAME)  # of sources and topics that share a label
         together.add(figures)
         return together.figures()
 
-    async def _add_schedules(self, figures: Figures) -> None:
+    async def _add_schedules(self, figures: Figures, state: StoreState) -> None:
         now = from_ms(self._clock.now())
-        found = Counter(schedule_status(schedule, now) for schedule in await self._schedules.list())
+        found = Counter(schedule_status(schedule, now) for schedule in await self._schedules.list(state.workers))
         for status in get_args(ScheduleStatus):
             figures.add(SCHEDULES, found[status], status)
-
-    async def _oldest_ready(self, infos: Sequence[SourceInfo]) -> Mapping[str, float]:
-        """In seconds, by source: the age of the task that runs next. Of a long queue, one row per source is read."""
-        with_ready = [info.name for info in infos if info.ready]
-        if not with_ready:
-            return {}
-        page = await self._store.find({"state": "ready"}, None, _HEAD)
-        next_records = {record.source: record for record in reversed(page.rows)}
-        if page.after is not None:
-            absent = [name for name in with_ready[: self._max_sources] if name not in next_records]
-            finds = [self._store.find({"source": name, "state": "ready"}, None, 1) for name in absent]
-            next_records |= {record.source: record for each in await asyncio.gather(*finds) for record in each.rows}
-        now = self._clock.now()
-        return {name: max(0.0, now - record.due) / 1000 for name, record in next_records.items()}
 
     async def _add_batches(self, figures: Figures, tally: Tally, reader: _RecordReader) -> None:
         """Only while there are batches: records must be read for their priorities."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from onthedot.errors import StoreError
-from onthedot.operations.workers import WorkerInfo, live_workers
+from onthedot.operations.store_state import StoreState, Tally, read_store_state
+from onthedot.operations.workers import WorkerInfo
 from onthedot.stores.capabilities import HasServerInfo, ServerInfo, find_capability
 from onthedot.stores.contract import State, Store
 
@@ -20,7 +21,6 @@ MAX_MEMORY = 0.8  # share of the server's limit
 FIX_CLOCKS = "let the machines keep their time (timedatectl, chronyc tracking): due times and leases go by it"
 
 PAGE = 100  # ready tasks of a source, the next to run first
-Tally: TypeAlias = Mapping[tuple[str, State], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,17 @@ class Vitals:
     server: ServerInfo | None = None  # None: the store has no server
 
 
-async def read_vitals(store: Store, now: float) -> Vitals:
-    tally = await store.tally()
-    workers = await live_workers(store)
-    known = {source for worker in workers for source in worker.sources}
-    ready = {source for (source, state), count in tally.items() if state == "ready" and count > 0}
-    unserved = {source: await _oldest_due(store, source, int(now)) for source in sorted(ready - known)}
-    return Vitals(now, tally, workers, unserved, await server_info(store))
+async def read_vitals(store: Store, now: float, state: StoreState | None = None) -> Vitals:
+    """state: of the store, as it was read a moment ago; None: it is read."""
+    if state is None:
+        state = await read_store_state(store)
+    known = {source for worker in state.workers for source in worker.sources}
+    ready = {source for (source, each), count in state.tally.items() if each == "ready" and count > 0}
+    unserved = sorted(ready - known)
+    oldest, server = await asyncio.gather(
+        asyncio.gather(*(_oldest_due(store, source, int(now)) for source in unserved)), server_info(store)
+    )
+    return Vitals(now, state.tally, state.workers, dict(zip(unserved, oldest, strict=True)), server)
 
 
 async def server_info(store: Store) -> ServerInfo | None:

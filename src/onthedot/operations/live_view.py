@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,8 +16,9 @@ from onthedot.operations.change_feed import ChangeFeed
 from onthedot.operations.feed_state import Rates, rates_of
 from onthedot.operations.run_times import recent_durations
 from onthedot.operations.sources import SourceInfo, source_infos
+from onthedot.operations.store_state import StoreState, read_store_state
 from onthedot.operations.throughput import ENDS
-from onthedot.operations.workers import WorkerInfo, live_workers
+from onthedot.operations.workers import WorkerInfo
 from onthedot.stores.contract import Record, Store
 
 _RESOLVED = 2_000  # transitions per read; of more, durations and retries are those of the newest
@@ -52,21 +54,25 @@ class LiveSnapshot:
     failures: tuple[FailedTask, ...]  # the newest first
     trouble: str = ""  # the error of a store that does not answer; the other fields are those of the last answer
     since: datetime | None = None  # when that began
+    state: StoreState | None = None  # from which sources and workers are; None: the store has not answered yet
 
 
 class LiveView:
-    """Follows the change feed; tallies are read at most once per second."""
+    """Follows the change feed; tallies are read at most once per second, or for every snapshot."""
 
-    def __init__(self, feed: ChangeFeed, store: Store, clock: Clock) -> None:
+    def __init__(self, feed: ChangeFeed, store: Store, clock: Clock, *, always_counts: bool = False) -> None:
+        """always_counts: every snapshot has the counts, limits and workers of its time."""
         self._feed = feed
         self._throughput = feed.throughput
         self._store = store
         self._clock = clock
+        self._always_counts = always_counts
+        self._looking = asyncio.Lock()
         self._counted_at = -inf
         self._transition_count = 0
         self._stale = True
         self._sources: list[SourceInfo] = []
-        self._workers: list[WorkerInfo] = []
+        self._state: StoreState | None = None
         self._first = True
         self._earlier: dict[str, list[int]] | None = None  # durations of runs before this view
         self._read_failures: set[str] = set()
@@ -76,16 +82,17 @@ class LiveView:
 
     async def look(self) -> LiveSnapshot:
         """Return the next snapshot. Errors of the store are part of it."""
-        try:
-            await self._follow()
-            await self._update_counts()
-            await self._update_failures()
-            self._trouble = ""
-            self._trouble_since = None
-        except StoreError as error:
-            self._trouble = str(error)
-            self._trouble_since = self._trouble_since or from_ms(self._clock.now())
-        return self._snapshot()
+        async with self._looking:  # counts of an older look never replace those of a newer one
+            try:
+                await self._follow()
+                await self._update_counts()
+                await self._update_failures()
+                self._trouble = ""
+                self._trouble_since = None
+            except StoreError as error:
+                self._trouble = str(error)
+                self._trouble_since = self._trouble_since or from_ms(self._clock.now())
+            return self._snapshot()
 
     def history(self, source: str) -> Sequence[int]:
         """Return the tasks of a source that ended in each of the last 60 seconds."""
@@ -102,14 +109,15 @@ class LiveView:
     async def _update_counts(self) -> None:
         now = self._clock.now()
         interval = COUNT_INTERVAL if self._stale else IDLE_INTERVAL
-        if now - self._counted_at < interval and self._trouble_since is None:
+        is_recent = now - self._counted_at < interval and not self._always_counts
+        if is_recent and self._trouble_since is None:
             return
-        limits = await self._store.limits()
-        tally = await self._store.tally()
+        state = await read_store_state(self._store)
         if self._earlier is None:
-            self._earlier = await recent_durations(self._store, tally)
-        self._workers = await live_workers(self._store)
-        self._sources = source_infos(tally, limits, self._workers, {**self._earlier, **self._throughput.durations})
+            self._earlier = await recent_durations(self._store, state.tally)
+        durations = {**self._earlier, **self._throughput.durations}
+        self._sources = source_infos(state.tally, state.limits, state.workers, durations)
+        self._state = state
         self._counted_at = now
         self._stale = False
 
@@ -135,10 +143,11 @@ class LiveView:
             by_source={source.name: rates_of(rates, [source.name]) for source in self._sources},
             history=tuple(self._throughput.history(*ENDS)[-_HISTORY:]),
             sources=tuple(self._sources),
-            workers=tuple(self._workers),
+            workers=() if self._state is None else tuple(self._state.workers),
             failures=tuple(self._failures),
             trouble=self._trouble,
             since=self._trouble_since,
+            state=self._state,
         )
 
 

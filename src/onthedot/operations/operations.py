@@ -41,6 +41,7 @@ from onthedot.operations.health import server_info
 from onthedot.operations.limits import CodeDefinitions, LimitOperations
 from onthedot.operations.live_view import LiveView
 from onthedot.operations.modes import ModeOperations
+from onthedot.operations.oldest_ready import OldestReady, read_oldest_ready
 from onthedot.operations.outbox import OutboxOperations
 from onthedot.operations.releases import ReleaseInfo, read_releases
 from onthedot.operations.run_times import recent_durations
@@ -49,6 +50,7 @@ from onthedot.operations.series import SeriesData, read_series
 from onthedot.operations.signals import SignalOperations
 from onthedot.operations.source_hours import SourceHour, read_source_hours
 from onthedot.operations.sources import SourceInfo, source_infos
+from onthedot.operations.store_state import StoreState, read_store_state
 from onthedot.operations.streams import StreamSlice, item_reader, read_after, read_stream
 from onthedot.operations.task_queries import BATCH, TaskFilter, TaskPage, TaskQueries
 from onthedot.operations.timeline import TimelineSegment
@@ -60,6 +62,7 @@ from onthedot.stores.capabilities import Repairable, ServerInfo, find_capability
 from onthedot.stores.contract import NOT_STARTED, Effects, Ended, Lease, NewTask, Record, Store
 
 NO_CODE = CodeDefinitions()
+_READY_HEAD = 10  # tasks of all sources that are read at once for their ages
 
 
 class Operations(Recorded):
@@ -306,26 +309,23 @@ class Operations(Recorded):
 
         run_times: also how long its runs take, for which tasks that have ended are read.
         """
-        tally = await self._store.tally()
-        durations = await recent_durations(self._store, tally) if run_times else {}
-        return source_infos(tally, await self._store.limits(), await self.live_workers(), durations)
+        state = await read_store_state(self._store)
+        durations = await recent_durations(self._store, state.tally) if run_times else {}
+        return source_infos(state.tally, state.limits, state.workers, durations)
 
-    async def oldest_ready(self, sources: Sequence[str]) -> dict[str, float]:
-        """Return by source how many seconds ago the task that runs next was due; sources without one are left out."""
-        now = self.clock.now()
-        ages: dict[str, float] = {}
-        for source in sources:
-            found = await self.tasks.find(state="ready", source=source, limit=1)
-            for info in found:
-                ages[source] = max(0.0, (now - to_ms(info.schedule_at)) / 1000)
-        return ages
+    async def oldest_ready(self, sources: Sequence[str]) -> OldestReady:
+        """Return how long ago the task that runs next was due, of all and of each of these sources with ready tasks."""
+        return await read_oldest_ready(self._store, sources, self.clock.now(), _READY_HEAD)
 
-    async def attention(self) -> list[AttentionItem]:
-        """Return the conditions that an operator should act on, the worst first; a store that fails is one."""
+    async def attention(self, state: StoreState | None = None) -> list[AttentionItem]:
+        """Return the conditions that an operator should act on, the worst first; a store that fails is one.
+
+        state: of the store, as it was read a moment ago; None: it is read.
+        """
         try:
-            schedules = await self.schedules.list()
-            outbox = await self.outbox.find_status()
-            return await self._attention.items(self.clock.now(), await self.sources(), schedules, outbox)
+            state = state or await read_store_state(self._store)
+            schedules, outbox = await asyncio.gather(self.schedules.list(state.workers), self.outbox.find_status(state))
+            return await self._attention.items(self.clock.now(), state, schedules, outbox)
         except StoreError as error:
             return [AttentionItem("store", "error", str(error))]
 
@@ -442,6 +442,6 @@ class Operations(Recorded):
         """Return facts about the store's server; None if the store is part of this process."""
         return await server_info(self._store)
 
-    def watch(self) -> LiveView:
-        """Return a view whose `look` returns one snapshot after the other."""
-        return LiveView(self.feed, self._store, self.clock)
+    def watch(self, *, always_counts: bool = False) -> LiveView:
+        """Return a view whose `look` returns one snapshot after the other. always_counts: see `LiveView`."""
+        return LiveView(self.feed, self._store, self.clock, always_counts=always_counts)

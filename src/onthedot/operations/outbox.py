@@ -16,7 +16,8 @@ from onthedot.model.outbox_names import OUTBOX_LIMIT, pause_name, paused_topic
 from onthedot.model.stored_keys import stored_text
 from onthedot.operations.audit import Recorded, list_names
 from onthedot.operations.sources import Pause
-from onthedot.operations.workers import ComponentInfo, live_components
+from onthedot.operations.store_state import StoreState, read_store_state
+from onthedot.operations.workers import ComponentInfo
 from onthedot.stores.capabilities import Outbox, capability, find_capability
 from onthedot.stores.contract import (
     RELAYS,
@@ -148,16 +149,17 @@ class OutboxOperations(Recorded):
         """Return what is unsent by topic, the relays and their buckets, and the groups of the store bus."""
         return await self._status(self._outbox("the outbox"))
 
-    async def find_status(self) -> OutboxStatus | None:
-        """Return the status; None: the store has no outbox."""
+    async def find_status(self, read: StoreState | None = None) -> OutboxStatus | None:
+        """Return the status; None: the store has no outbox. read: the state of the store, if it has just been read."""
         outbox = find_capability(self._store, Outbox)
-        return None if outbox is None else await self._status(outbox)
+        return None if outbox is None else await self._status(outbox, read)
 
-    async def _status(self, outbox: Outbox) -> OutboxStatus:
+    async def _status(self, outbox: Outbox, read: StoreState | None = None) -> OutboxStatus:
         state = await outbox.outbox_state()
-        relays = [each for each in await live_components(self._store) if each.component == "relay"]
+        read = read or await read_store_state(self._store)
+        relays = [each for each in read.components if each.component == "relay"]
         rates = self._rates(relays)
-        pauses = {limit.name: _pause(limit) for limit in await self._store.limits() if limit.paused}
+        pauses = {limit.name: _pause(limit) for limit in read.limits if limit.paused}
         paused_topics = {topic for name in pauses if (topic := paused_topic(name)) is not None}
         by_topic = {each.topic: each for each in state.topics}
         topics: list[TopicInfo] = []

@@ -101,9 +101,9 @@ class ScheduleOperations(Recorded):
         records, workers = await self._read()
         return schedule_info(_find(records, name), workers)
 
-    async def list(self) -> Infos:
-        """Return all schedules, by name."""
-        records, workers = await self._read()
+    async def list(self, workers: Sequence[WorkerInfo] | None = None) -> Infos:
+        """Return all schedules, by name. workers: those that live, if the caller has just read them."""
+        records, workers = await self._read(workers)
         return [schedule_info(record, workers) for record in records]
 
     async def details(self, name: str | None = None, *, coming: int = 3) -> Details:
@@ -356,9 +356,13 @@ class ScheduleOperations(Recorded):
 
     # -- helpers
 
-    async def _read(self) -> tuple[Sequence[contract.Schedule], Sequence[WorkerInfo]]:
+    async def _read(
+        self, workers: Sequence[WorkerInfo] | None = None
+    ) -> tuple[Sequence[contract.Schedule], Sequence[WorkerInfo]]:
         schedules = await self._store.schedules()
-        return sorted(schedules, key=lambda each: each.name), await live_workers(self._store)
+        if workers is None:
+            workers = await live_workers(self._store)
+        return sorted(schedules, key=lambda each: each.name), workers
 
     async def _change(self, name: str, change: _Change) -> int:
         """Compare-and-set, repeated on the newest record after a conflict. Return 0 if nothing was to be changed."""

@@ -88,13 +88,23 @@ class ComponentInfo:
 
 async def live_workers(store: Store) -> list[WorkerInfo]:
     """The oldest first; `running` is not filled in."""
-    described = [(name, _facts(info)) for name, info in sorted((await store.sessions()).items())]
-    return [_worker_info(name, facts) for name, facts in described if "component" not in facts]
+    return worker_infos(await store.sessions())
 
 
 async def live_components(store: Store) -> list[ComponentInfo]:
     """The oldest first."""
-    described = [(name, _facts(info)) for name, info in sorted((await store.sessions()).items())]
+    return component_infos(await store.sessions())
+
+
+def worker_infos(sessions: Mapping[str, bytes]) -> list[WorkerInfo]:
+    """The workers of these sessions, the oldest first; `running` is not filled in."""
+    described = [(name, _facts(info)) for name, info in sorted(sessions.items())]
+    return [_worker_info(name, facts) for name, facts in described if "component" not in facts]
+
+
+def component_infos(sessions: Mapping[str, bytes]) -> list[ComponentInfo]:
+    """The sessions that run no tasks, the oldest first."""
+    described = [(name, _facts(info)) for name, info in sorted(sessions.items())]
     return [
         ComponentInfo(
             id=name,

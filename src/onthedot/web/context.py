@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from onthedot.clock.protocol import Clock
@@ -13,7 +12,6 @@ from onthedot.events.dead_letter_queue import DeadLetterQueue
 from onthedot.model.redaction import Redaction, default_redaction
 from onthedot.operations import Operations
 from onthedot.operations.live_view import LiveSnapshot, LiveView
-from onthedot.operations.sources import SourceInfo
 from onthedot.web.auth import Authenticator
 from onthedot.web.bodies import NewTaskBody
 from onthedot.web.errors import ApiError
@@ -110,14 +108,11 @@ class WebContext:
             )
         return found
 
-    async def sources(self) -> list[SourceInfo]:
-        """All sources, as they were at most half a second ago; a change of this process is seen at once."""
-        found = await self.shared.get("sources", _LIVE_AGE, self.operations.sources)
-        times = {each.name: each.run_times for each in (await self.live()).sources}
-        return [replace(each, run_times=times.get(each.name)) for each in found]
-
     async def live(self) -> LiveSnapshot:
-        """Rates, sources and workers, as they were at most half a second ago."""
+        """Rates, sources and workers, as they were at most half a second ago.
+
+        A change of this process is seen at once, if it forgets what is shared.
+        """
         found = await self.shared.get("live", _LIVE_AGE, self._look)
         if found.trouble:
             raise ApiError("store_unavailable", found.trouble)
@@ -131,5 +126,5 @@ class WebContext:
     async def _look(self) -> LiveSnapshot:
         operations = self.operations
         if self._live is None or self._live[0] is not operations:
-            self._live = (operations, operations.watch())
+            self._live = (operations, operations.watch(always_counts=True))
         return await self._live[1].look()

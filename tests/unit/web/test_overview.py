@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -37,6 +38,7 @@ async def test_overview_has_figures_and_series(shop: App[Any]) -> None:
         await write_minute(shop, 3, SourceFigures(5, 4, 1, latency=timed(2000), lateness=timed(40)))
         await write_minute(shop, 2, SourceFigures(2, 2))
         await shop.named("send").enqueue(to="ann")
+        await until(lambda: is_ready(site))
         found = await site.viewer.json("/overview?since=10m")
         assert [value for value in found["series"]["series"]["done"] if value is not None] == [4, 2]
         assert (found["series"]["step"], len(found["series"]["at"])) == (60, len(found["series"]["series"]["done"]))
@@ -45,6 +47,34 @@ async def test_overview_has_figures_and_series(shop: App[Any]) -> None:
         assert figures["lateness_p99"] == pytest.approx(0.04, rel=0.2)
         assert figures["oldest_ready"] >= 0
         assert (await site.viewer.get("/overview?since=soon")).status == 400
+
+
+async def is_ready(site: WebSite) -> bool:
+    found = await site.viewer.json("/overview?source=send")
+    return found["figures"]["oldest_ready"] is not None
+
+
+async def test_overview_makes_each_read_of_the_store_once(shop: App[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the slowest page of a large store on another machine: each read is a round trip."""
+    async with shop, web_site(shop) as site:
+        await site.viewer.json("/overview")  # the first one also looks back
+        await shop.named("send").enqueue(to="ann")
+        await until(lambda: is_ready(site))
+        store = shop.runtime.store
+        calls: Counter[str] = Counter()
+        for name in ("tally", "limits", "sessions", "schedules", "changes", "find"):
+            monkeypatch.setattr(store, name, partial(counted, getattr(store, name), calls, name))
+        assert (await site.operator.send("PUT", "/limits/send", {"cap": 5})).status == 200  # forgets all
+        calls.clear()
+        found = await site.viewer.json("/overview")
+        assert [row["name"] for row in found["sources"]] == ["send"]
+        finds = {"find": 2}  # of what runs next, and of a source that no worker knows
+        assert calls == {"changes": 1, "tally": 1, "limits": 1, "sessions": 1, "schedules": 1} | finds
+
+
+async def counted(call: Any, calls: Counter[str], name: str, *arguments: Any) -> Any:
+    calls[name] += 1
+    return await call(*arguments)
 
 
 async def test_series_are_read_by_name(shop: App[Any]) -> None:

@@ -14,11 +14,10 @@ from onthedot.operations.attention import AttentionItem
 from onthedot.operations.humanize import short_id
 from onthedot.operations.series import SeriesData
 from onthedot.operations.sources import SourceInfo
-from onthedot.operations.task_queries import TaskFilter
 from onthedot.operations.workers import WorkerInfo
 from onthedot.web.endpoints import Query, WebCall
 from onthedot.web.handlers.series import read_series, release_marks, series_detail
-from onthedot.web.handlers.sources import source_rows, worst_first
+from onthedot.web.handlers.sources import oldest_ready, source_rows, worst_first
 from onthedot.web.rows import rates_row, utc
 from onthedot.web.schemas import (
     AttentionAction,
@@ -34,7 +33,6 @@ from onthedot.web.schemas import (
 _MAX_SOURCES = 50
 _MAX_ATTENTION = 5
 _SERIES = ("done", "failed", "retried", "depth", "latency_p50", "latency_p95", "lateness_p99")
-_AGE = 0.5  # seconds
 _ATTENTION_AGE = 2.0  # seconds
 _STATUS_AGE = 1.0  # seconds
 _MAX_PAUSED = 20
@@ -50,17 +48,22 @@ class OverviewQuery(Query, frozen=True, kw_only=True):
 
 async def show_overview(call: WebCall[OverviewQuery, None]) -> Overview:
     live = await call.context.live()
-    sources = [each for each in await call.context.sources() if call.query.source in ("", each.name)]
+    sources = [each for each in live.sources if call.query.source in ("", each.name)]
     counts = {state.value: 0 for state in TaskState}
     for source in sources:
         for state in counts:
             counts[state] += getattr(source, state)
         counts["ready"] += source.parked
-    items = await call.context.shared.get("attention", _ATTENTION_AGE, call.operations.attention)
+    operations = call.operations
+    items, rows, oldest, series = await asyncio.gather(
+        call.context.shared.get("attention", _ATTENTION_AGE, lambda: operations.attention(live.state)),
+        source_rows(call, live),
+        oldest_ready(call, live),
+        read_series(call, _SERIES, call.query.source, call.query.since),
+    )
     items = [item for item in items if call.query.source in ("", item.source)]
+    rows = [row for row in rows if call.query.source in ("", row.name)]
     rates = live.by_source.get(call.query.source, live.rates)
-    rows = [row for row in await source_rows(call) if call.query.source in ("", row.name)]
-    series = await read_series(call, _SERIES, call.query.source, call.query.since)
     return Overview(
         now=live.at,
         counts=counts,
@@ -69,7 +72,7 @@ async def show_overview(call: WebCall[OverviewQuery, None]) -> Overview:
             latency_p50=_newest(series, "latency_p50"),
             latency_p95=_newest(series, "latency_p95"),
             lateness_p99=_newest(series, "lateness_p99"),
-            oldest_ready=await _oldest_ready(call),
+            oldest_ready=oldest.by_source.get(call.query.source) if call.query.source else oldest.of_all,
         ),
         history=live.history,
         attention=[_attention_row(item, call.context.redaction) for item in items[:_MAX_ATTENTION]],
@@ -84,21 +87,6 @@ async def show_overview(call: WebCall[OverviewQuery, None]) -> Overview:
 def _newest(series: SeriesData, name: str) -> float | None:
     """In seconds."""
     return next((value / 1000 for value in reversed(series.series[name]) if value is not None), None)
-
-
-async def _oldest_ready(call: WebCall[OverviewQuery, None]) -> float | None:
-    """The age of the task that runs next, in seconds, when it was read; None: none is ready."""
-    where: TaskFilter = {"state": "ready", "limit": 1}
-    if call.query.source:
-        where["source"] = call.query.source
-    operations = call.operations
-    return await call.context.shared.get(f"oldest {call.query.source}", _AGE, lambda: _age_of_next(operations, where))
-
-
-async def _age_of_next(operations: Operations, where: TaskFilter) -> float | None:
-    page = await operations.find(**where)
-    ages = [(datetime.now(UTC) - info.schedule_at).total_seconds() for info in page]
-    return max(0.0, *ages) if ages else None
 
 
 def releases_of(workers: Iterable[WorkerInfo]) -> list[str]:
@@ -152,7 +140,7 @@ async def show_status(call: WebCall[Query, None]) -> StatusDetail:
         features=features,
         trace_url=context.settings.trace_url,
         now=datetime.now(UTC),
-        paused=_paused(await context.sources(), context.redaction),
+        paused=_paused(live.sources, context.redaction),
     )
 
 

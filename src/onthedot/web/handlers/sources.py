@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Sequence
 
 import msgspec
 
 from onthedot.model.task import TaskInfo
 from onthedot.operations.humanize import short_id
-from onthedot.operations.sources import SourceInfo
+from onthedot.operations.live_view import LiveSnapshot
+from onthedot.operations.oldest_ready import OldestReady
 from onthedot.web.endpoints import Query, WebCall
 from onthedot.web.errors import ApiError
 from onthedot.web.handlers.series import read_series, series_detail
@@ -17,7 +19,7 @@ from onthedot.web.schemas import LimitRow, Rows, SourceRow
 from onthedot.web.source_schemas import SourceDetail, SourceSchedule, SourceWorker
 
 _SCHEDULES_AGE = 1.0  # seconds
-_OLDEST_AGE = 2.0  # seconds
+_OLDEST_AGE = 1.0  # seconds
 _HOURS_AGE = 5.0  # seconds; workers write every 10 s
 _MAX_OLDEST = 50  # sources whose next task is read
 _FAILURES = 5
@@ -31,24 +33,29 @@ class SourceQuery(Query, frozen=True, kw_only=True):
 
 
 async def list_sources(call: WebCall[Query, None]) -> Rows[SourceRow]:
-    return Rows(sorted(await source_rows(call), key=worst_first))
+    return Rows(sorted(await source_rows(call, await call.context.live()), key=worst_first))
 
 
-async def source_rows(call: WebCall[Query, object]) -> list[SourceRow]:
+async def source_rows(call: WebCall[Query, object], live: LiveSnapshot) -> list[SourceRow]:
     context = call.context
-    live = await context.live()
-    sources = await context.sources()
-    oldest = await context.shared.get("oldest", _OLDEST_AGE, lambda: _oldest_ready(call, sources))
-    hours = await context.shared.get("source hours", _HOURS_AGE, call.operations.source_hours)
+    oldest, hours = await asyncio.gather(
+        oldest_ready(call, live), context.shared.get("source hours", _HOURS_AGE, call.operations.source_hours)
+    )
+    ages = oldest.by_source
     redaction = context.redaction
     return [
-        source_row(each, redaction, live.by_source.get(each.name), oldest.get(each.name), hours.get(each.name))
-        for each in sources
+        source_row(each, redaction, live.by_source.get(each.name), ages.get(each.name), hours.get(each.name))
+        for each in live.sources
     ]
 
 
-async def _oldest_ready(call: WebCall[Query, object], sources: Sequence[SourceInfo]) -> Mapping[str, float]:
-    return await call.operations.oldest_ready([each.name for each in sources if each.ready + each.parked][:_MAX_OLDEST])
+async def oldest_ready(call: WebCall[Query, object], live: LiveSnapshot) -> OldestReady:
+    """Of all sources, and of those that are first by name."""
+    with_ready = [each.name for each in live.sources if each.ready + each.parked]
+    operations = call.operations
+    return await call.context.shared.get(
+        "oldest", _OLDEST_AGE, lambda: operations.oldest_ready(with_ready[:_MAX_OLDEST])
+    )
 
 
 def worst_first(row: SourceRow) -> tuple[bool, bool, int, int, str]:
@@ -60,9 +67,9 @@ def worst_first(row: SourceRow) -> tuple[bool, bool, int, int, str]:
 
 async def show_source(call: WebCall[SourceQuery, None]) -> SourceDetail:
     name = call.path["name"]
+    live = await call.context.live()
     row = await source_of(call, name)
     series = await read_series(call, _SERIES, name, call.query.since)
-    live = await call.context.live()
     schedules = await call.context.shared.get("schedule list", _SCHEDULES_AGE, call.operations.schedules.list)
     failures: Sequence[TaskInfo] = ()
     if row.failed:
@@ -87,7 +94,7 @@ async def show_source(call: WebCall[SourceQuery, None]) -> SourceDetail:
 
 
 async def source_of(call: WebCall[Query, object], name: str) -> SourceRow:
-    found = next((row for row in await source_rows(call) if row.name == name), None)
+    found = next((row for row in await source_rows(call, await call.context.live()) if row.name == name), None)
     if found is None:
         raise ApiError("not_found", f"no source {name!r}: it has no tasks, no limits and no worker")
     return found

@@ -1,0 +1,30 @@
+"""The reads that most views of a store begin with, so that a view makes none of them twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from onthedot.operations.workers import ComponentInfo, WorkerInfo, component_infos, worker_infos
+from onthedot.stores.contract import Limit, State, Store
+
+Tally: TypeAlias = Mapping[tuple[str, State], int]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """The tasks by source and state, the limits and the sessions of a store."""
+
+    tally: Tally
+    limits: Sequence[Limit]
+    workers: Sequence[WorkerInfo]
+    components: Sequence[ComponentInfo]
+
+
+async def read_store_state(store: Store) -> StoreState:
+    """One read after the other: synchronous callers of a memory store have no event loop."""
+    tally = await store.tally()
+    limits = await store.limits()
+    sessions = await store.sessions()
+    return StoreState(tally, limits, worker_infos(sessions), component_infos(sessions))
