@@ -14,6 +14,8 @@ FILE = re.compile(r"`((?:[\w.<>*-]+/)+(?:[\w*-]+\.(?:py|lua|sql|md|toml))?)`")
 PACKAGES = {path.name for path in SOURCE.iterdir() if path.is_dir()}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)", re.MULTILINE)
+INSTALL = re.compile(r"^.*pip install\s+'?onthedot\[[\w,]+\](?! @).*$", re.MULTILINE)
+FROM_A_CHECKOUT = "tutorial/first-task.md#install"
 NAVIGATION = re.compile(r"^ +- .*: ([\w/-]+\.md)$", re.MULTILINE)
 
 
@@ -50,6 +52,13 @@ def test_links_lead_to_a_page_and_a_heading(page: Path) -> None:
         if not target.exists() or (fragment and fragment not in anchors(target)):
             broken.append(link)
     assert broken == []
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
+def test_pages_whose_install_command_needs_a_release_link_to_the_one_that_works_before(page: Path) -> None:
+    text = page.read_text("utf-8")
+    commands = [line for line in INSTALL.findall(text) if "after the" not in line.lower()]
+    assert not commands or FROM_A_CHECKOUT in text, commands
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
