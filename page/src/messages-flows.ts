@@ -69,14 +69,10 @@ export const flowTexts = {
   payloads: "Payloads",
   noFlowInState: "No flow in this state",
   wholeButton: { cancel: "Cancel…", retry: (n: string) => `Retry ${n}…` },
-  wholeTitle: {
-    flow: { cancel: "Cancel this flow?", retry: "Retry this flow?" },
-    batch: { cancel: "Cancel the rest of this batch?", retry: "Retry this batch?" },
-  },
-  wholeName: {
-    flow: { cancel: "Cancel flow", retry: "Retry flow" },
-    batch: { cancel: "Cancel the rest", retry: "Retry batch" },
-  },
+  flowTitle: { cancel: "Cancel this flow?", retry: "Retry this flow?" },
+  flowAction: { cancel: "Cancel flow", retry: "Retry flow" },
+  cancelRestTitle: "Cancel the rest of this batch?",
+  cancelRestAction: "Cancel the rest",
   wholeEffect: {
     cancel: (n: number) => `${plural(n, "task of it has", "tasks of it have")} not ended. Pending tasks end at once and running tasks are asked to stop, also those that its tasks have added.`,
     retry: (n: number) => `${plural(n, "task runs", "tasks run")} again: those that failed, then those that were cancelled because of them. Tasks that succeeded do not run again.`,

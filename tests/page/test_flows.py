@@ -68,8 +68,9 @@ def test_a_flow_is_watched_and_retried_on_its_page(tab: Watched, studio: Shop, t
     gate.touch()
     tab.page.click("button:has-text('Retry 45…')")
     assert "45 tasks run again" in tab.page.inner_text("dialog")
-    tab.page.fill("dialog input", "the parts are there")
+    tab.page.fill("dialog label:has-text('Reason') input", "the parts are there")
     tab.page.click("dialog button[type=submit]")
+    tab.page.wait_for_selector(".progress-line:has-text('45 of 45')", timeout=LONG)
     tab.page.wait_for_selector(".task-title .state-succeeded", timeout=LONG)
     tab.page.wait_for_selector(".flow-done:has-text('304 of 304')", timeout=LONG)
     shown = run(
@@ -93,7 +94,7 @@ def test_a_flow_is_cancelled_on_its_page(tab: Watched, studio: Shop) -> None:
     await_role(tab)
     tab.page.keyboard.press("c")
     tab.page.wait_for_selector("dialog:has-text('3 tasks of it have not ended')")
-    tab.page.fill("dialog input", "wrong day")
+    tab.page.fill("dialog label:has-text('Reason') input", "wrong day")
     tab.page.keyboard.press("Enter")
     tab.page.wait_for_selector(".task-title .state-cancelled", timeout=LONG)
     tab.page.wait_for_selector(".flow-done:has-text('204 of 204')", timeout=LONG)
@@ -104,6 +105,27 @@ def test_a_flow_is_cancelled_on_its_page(tab: Watched, studio: Shop) -> None:
         "print(sorted(task.source for task in page), {task.reason for task in page})",
     )
     assert reasons == "['merge', 'report', 'score'] {'wrong day'}"
+
+
+def test_cancel_of_a_flow_is_stopped_on_its_page(tab: Watched, studio: Shop) -> None:
+    flow = run(
+        studio,
+        "await studio.app.operations.pause('clean', reason='so that the flow lives')",
+        "print((await studio.nightly('stopped', 200).enqueue()).uuid)",
+    )
+    visit(tab, studio, f"flows/{flow}")
+    tab.page.click("button:has-text('Cancel…')", timeout=LONG)
+    tab.page.fill("dialog label:has-text('Tasks per second') input", "0.1")  # the flow would live for half an hour
+    tab.page.click("dialog button[type=submit]")
+    tab.page.click(".progress-line button:has-text('Stop')", timeout=LONG)
+    tab.page.wait_for_selector(".progress-line:has-text('stopped')", timeout=LONG)
+    shown = run(
+        studio,
+        f"flow = studio.app.aflow({flow!r})",
+        "print((await flow.cancel()) > 100)",
+        "await studio.app.operations.resume('clean')",
+    )
+    assert shown == "True"
 
 
 def test_arrow_keys_follow_the_edges_of_a_flow(tab: Watched, studio: Shop) -> None:

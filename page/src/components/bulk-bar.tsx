@@ -12,10 +12,16 @@ import { title } from "./task-table.tsx";
 const LOOK_EVERY = 1000;
 const UNCONFIRMED = 100;
 const RATE = 500;
+export const DEFAULT_RATE = String(RATE);
 
 export type TaskAction = "retry" | "cancel";
 /** One that this tab has started. */
 const actions = signal<readonly (BulkAction & { verb: TaskAction })[]>([]);
+
+/** Show the progress of an action that was started here, on every page of this tab. */
+export function follow(started: BulkAction, verb: TaskAction): void {
+  actions.value = [...actions.value, { ...started, verb }];
+}
 
 interface BulkBarProps { uuids: readonly string[]; q: string; onDone: () => void }
 
@@ -47,7 +53,7 @@ interface ActionDialogProps { action: TaskAction; uuids: readonly string[]; q?: 
 
 export function ActionDialog({ action, uuids, q = "", onClose, onDone }: ActionDialogProps) {
   const [reason, setReason] = useState("");
-  const [rate, setRate] = useState(String(RATE));
+  const [rate, setRate] = useState(DEFAULT_RATE);
   const [typed, setTyped] = useState("");
   const { preview, trouble } = usePreview(action, uuids.length > 0 ? "" : q);
   const n = uuids.length || preview?.count || 0;
@@ -60,8 +66,8 @@ export function ActionDialog({ action, uuids, q = "", onClose, onDone }: ActionD
       notify("done", t.actionDone[action](1));
     } else {
       const what = uuids.length > 0 ? { uuids } : { token: preview?.token, confirm: n };
-      const started = await api.send<BulkAction>("POST", `/tasks/${action}`, { ...what, rate: Number(rate) || RATE, reason });
-      actions.value = [...actions.value, { ...started, verb: action }];
+      const started = await api.send<BulkAction>("POST", `/tasks/${action}`, { ...what, rate: rateOf(rate), reason });
+      follow(started, action);
     }
     onDone();
   };
@@ -73,13 +79,26 @@ export function ActionDialog({ action, uuids, q = "", onClose, onDone }: ActionD
       {preview && preview.sample.length > 0 && (
         <ul class="runs">{preview.sample.map((row) => <li key={row.uuid}>{title(row)} <span class="hint">{row.source} · {row.short_id}</span></li>)}</ul>
       )}
-      {n > 1 && <Field label={t.rate} hint={t.rateHint}><input type="number" min={0.1} max={10_000} step="any" value={rate} onInput={(event) => setRate(event.currentTarget.value)} /></Field>}
+      {n > 1 && <RateField rate={rate} onInput={setRate} />}
       {mustType && <Field label={t.typeNumber(n)}><input inputMode="numeric" value={typed} onInput={(event) => setTyped(event.currentTarget.value)} /></Field>}
       <Field label={t.reason} hint={t.reasonHint}>
         <input value={reason} maxLength={200} onInput={(event) => setReason(event.currentTarget.value)} />
       </Field>
     </Dialog>
   );
+}
+
+export function RateField({ rate, onInput }: { rate: string; onInput: (rate: string) => void }) {
+  return (
+    <Field label={t.rate} hint={t.rateHint}>
+      <input type="number" min={0.1} max={10_000} step="any" value={rate} onInput={(event) => onInput(event.currentTarget.value)} />
+    </Field>
+  );
+}
+
+/** The text of the field as a number. */
+export function rateOf(text: string): number {
+  return Number(text) || RATE;
 }
 
 /** Counts in parts, until the server has seen all tasks. */

@@ -57,14 +57,17 @@ interface ReasonDialogProps {
   danger?: boolean;
   onClose: () => void;
   onConfirm: (reason: string) => Promise<void>;
+  /** Fields above the reason. */
+  children?: ComponentChildren;
 }
 
 /** A change with its effect in words, and the reason for it. */
-export function ReasonDialog({ effect, reason: need = "optional", onConfirm, ...rest }: ReasonDialogProps) {
+export function ReasonDialog({ effect, reason: need = "optional", onConfirm, children, ...rest }: ReasonDialogProps) {
   const [reason, setReason] = useState("");
   return (
     <Dialog {...rest} disabled={need === "required" && reason.trim() === ""} onConfirm={() => onConfirm(reason.trim())}>
       <p>{effect}</p>
+      {children}
       {need !== "none" && (
         <Field label={t.reason} hint={t.reasonHint}>
           <input value={reason} maxLength={200} required={need === "required"} onInput={(event) => setReason(event.currentTarget.value)} />

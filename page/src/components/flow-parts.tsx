@@ -1,11 +1,12 @@
-/** What the pages of flows and batches share: state, progress, tabs, and cancelling or retrying all of one. */
+/** What the pages of flows and batches share: state, progress, tabs, and the dialogs that cancel or retry all of one. */
 import { useState } from "preact/hooks";
-import type { State } from "../api.ts";
+import type { BulkAction, State } from "../api.ts";
 import { count } from "../format.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
 import { api, notify } from "../session.ts";
-import { Dialog, Field } from "./dialog.tsx";
+import { DEFAULT_RATE, follow, RateField, rateOf, type TaskAction } from "./bulk-bar.tsx";
+import { ReasonDialog } from "./dialog.tsx";
 import { Icon } from "./icon.tsx";
 import { PageLink } from "./link.tsx";
 import { StateBadge } from "./state.tsx";
@@ -53,27 +54,32 @@ export function StateTabs({ page, state }: { page: "flows" | "batches"; state: s
   );
 }
 
-export type WholeAction = "cancel" | "retry";
-
-interface WholeActionProps { what: "flow" | "batch"; id: string; action: WholeAction; tasks: number; onClose: () => void; onDone: () => void }
+interface FlowActionProps { id: string; action: TaskAction; tasks: number; onClose: () => void; onDone: () => void }
 
 /** tasks: how many live, or run again. */
-export function WholeActionDialog({ what, id, action, tasks, onClose, onDone }: WholeActionProps) {
-  const [reason, setReason] = useState("");
-  const confirm = async () => {
-    const path = `/${what === "flow" ? "flows" : "batches"}/${encodeURIComponent(id)}/${action}`;
-    const { changed } = await api.send<{ changed: number }>("POST", path, { reason: reason.trim() });
-    notify("done", t.actionDone[action](changed));
+export function FlowActionDialog({ id, action, tasks, onClose, onDone }: FlowActionProps) {
+  const [rate, setRate] = useState(DEFAULT_RATE);
+  const start = async (reason: string) => {
+    follow(await api.send<BulkAction>("POST", `/flows/${encodeURIComponent(id)}/${action}`, { rate: rateOf(rate), reason }), action);
     onDone();
   };
   return (
-    <Dialog title={t.wholeTitle[what][action]} action={t.wholeName[what][action]} danger={action === "cancel"} onClose={onClose} onConfirm={confirm}>
-      <p>{t.wholeEffect[action](tasks)}</p>
-      <Field label={t.reason} hint={t.reasonHint}>
-        <input value={reason} maxLength={200} onInput={(event) => setReason(event.currentTarget.value)} />
-      </Field>
-    </Dialog>
+    <ReasonDialog title={t.flowTitle[action]} action={t.flowAction[action]} effect={t.wholeEffect[action](tasks)} danger={action === "cancel"} onClose={onClose} onConfirm={start}>
+      {tasks > 1 && <RateField rate={rate} onInput={setRate} />}
+    </ReasonDialog>
   );
+}
+
+interface CancelBatchProps { id: string; tasks: number; onClose: () => void; onDone: () => void }
+
+/** tasks: how many live. */
+export function CancelBatchDialog({ id, tasks, onClose, onDone }: CancelBatchProps) {
+  const cancel = async (reason: string) => {
+    const { changed } = await api.send<{ changed: number }>("POST", `/batches/${encodeURIComponent(id)}/cancel`, { reason });
+    notify("done", t.actionDone.cancel(changed));
+    onDone();
+  };
+  return <ReasonDialog title={t.cancelRestTitle} action={t.cancelRestAction} effect={t.wholeEffect.cancel(tasks)} danger onClose={onClose} onConfirm={cancel} />;
 }
 
 export function Fact({ name, children }: { name: string; children: preact.ComponentChildren }) {

@@ -2,7 +2,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { BatchDetail, PartRow, PartStateRow } from "../api-flows.ts";
 import { CopyButton } from "../components/copy.tsx";
 import { Loaded } from "../components/empty.tsx";
-import { Bar, Fact, WholeActionDialog, WholeState } from "../components/flow-parts.tsx";
+import { Bar, CancelBatchDialog, Fact, WholeState } from "../components/flow-parts.tsx";
 import { Icon } from "../components/icon.tsx";
 import { Download, PageLink } from "../components/link.tsx";
 import { StateBadge } from "../components/state.tsx";
@@ -43,7 +43,7 @@ function BatchView({ id }: { id: string }) {
             <Newest detail={detail} />
           </div>
           {detail.parts.length > 0 && <PartTable detail={detail} />}
-          {isCancelling && <WholeActionDialog what="batch" id={detail.batch.id} action="cancel" tasks={detail.alive} onClose={() => cancel(false)} onDone={() => reload(true)} />}
+          {isCancelling && <CancelBatchDialog id={detail.batch.id} tasks={detail.alive} onClose={() => cancel(false)} onDone={() => reload(true)} />}
         </div>
       )}
     </Loaded>

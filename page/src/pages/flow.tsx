@@ -1,9 +1,10 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
 import type { FlowChildrenRow, FlowDetail, FlowFailureRow, FlowHandlerRow, FlowMessage } from "../api-flows.ts";
+import type { TaskAction } from "../components/bulk-bar.tsx";
 import { CopyButton } from "../components/copy.tsx";
 import { Loaded } from "../components/empty.tsx";
-import { Bar, Fact, type WholeAction, WholeActionDialog, WholeState } from "../components/flow-parts.tsx";
+import { Bar, Fact, FlowActionDialog, WholeState } from "../components/flow-parts.tsx";
 import { FlowGraph } from "../components/graph.tsx";
 import { Icon } from "../components/icon.tsx";
 import { PageLink } from "../components/link.tsx";
@@ -28,7 +29,7 @@ function FlowView({ id }: { id: string }) {
   const { data, error, reload } = useView<FlowDetail>(`/flows/${encodeURIComponent(id)}`, {}, {
     watch: `watch=flow&id=${encodeURIComponent(id)}`, on: ["flow", "transitions"], pause: 500, load: 10, every: 5000,
   });
-  const [action, setAction] = useState<WholeAction | null>(null);
+  const [action, setAction] = useState<TaskAction | null>(null);
   const found = data.value;
   const progress = useLiveProgress(found);
   const living = found ? sum(found, LIVE) : 0;
@@ -51,7 +52,7 @@ function FlowView({ id }: { id: string }) {
           {detail.first_failures.length > 0 && <Failures rows={detail.first_failures} />}
           {(detail.handlers.length > 0 || detail.children.length > 0) && <Others handlers={detail.handlers} children={detail.children} />}
           {action && (
-            <WholeActionDialog what="flow" id={detail.flow.id} action={action} tasks={action === "cancel" ? living : again}
+            <FlowActionDialog id={detail.flow.id} action={action} tasks={action === "cancel" ? living : again}
               onClose={() => setAction(null)} onDone={() => reload(true)} />
           )}
         </div>
@@ -78,7 +79,7 @@ function useLiveProgress(found: FlowDetail | null): FlowMessage["progress"] | nu
 }
 
 interface HeadProps {
-  detail: FlowDetail; progress: FlowMessage["progress"]; living: number; again: number; onAction: (action: WholeAction) => void;
+  detail: FlowDetail; progress: FlowMessage["progress"]; living: number; again: number; onAction: (action: TaskAction) => void;
 }
 
 function Head({ detail, progress, living, again, onAction }: HeadProps) {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -15,6 +15,7 @@ from onthedot.operations.children import awaited_child
 from onthedot.operations.task_queries import find_pages
 from onthedot.stores.contract import BATCH, Record, Store
 
+CancelFound: TypeAlias = Callable[[Sequence[Record], str], Awaitable[Collection[str]]]
 _AT_ONCE = 200  # tasks of small flows that are cancelled together
 
 
@@ -46,6 +47,21 @@ def flow_size(last: Record) -> FlowSize:
     return FlowSize(inputs.members, max(1, inputs.total))
 
 
+def cancel_order(living: Sequence[Record]) -> list[str]:
+    """The uuids of living tasks, in an order in which the end of one lets no other one run.
+
+    Batches and tasks that wait for a child come first, before their parts and children. Of the others, a task comes
+    before those that it follows: the last task of a flow is the first one.
+    """
+
+    def place(record: Record) -> tuple[bool, int]:
+        if awaited_child(record) is not None or batch_task(record.source) is not None:
+            return (False, record.seq)
+        return (True, -record.seq)
+
+    return [record.uuid for record in sorted(living, key=place)]
+
+
 @dataclass
 class FlowCancel:
     """The passes of one cancel. A task that has ended is read once; the next passes read what is asked to end.
@@ -54,7 +70,7 @@ class FlowCancel:
     """
 
     store: Store
-    cancel: Callable[[Sequence[Record], str], Awaitable[Collection[str]]]
+    cancel: CancelFound
     reason: str
     _seqs: dict[str, int] = field(default_factory=dict[str, int])  # of all tasks that are known, by uuid
     _requested: dict[str, None] = field(default_factory=dict[str, None])  # tasks that run, and are asked to cancel

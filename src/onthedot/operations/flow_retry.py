@@ -10,16 +10,23 @@ from onthedot.stores.contract import BATCH, NewSignal, Record, Store
 
 
 async def revive_flow(store: Store, ended: Sequence[Record]) -> int:
-    """Run failed and cancelled tasks of a flow again. Return how many left an ended state.
+    """Run failed and cancelled tasks of a flow again, in the order of `retry_order`.
 
-    Failed ones first, and predecessors before the tasks that follow them: so a task finds its counter below the value,
-    and waits. The coordinator of a batch is last: it would take its cancelled parts for parts that have just ended.
+    Return how many left an ended state.
     """
     await _start_again(store, ended)
-    ordered = sorted(
+    return await _revive(store, [record.uuid for record in retry_order(ended)])
+
+
+def retry_order(ended: Sequence[Record]) -> list[Record]:
+    """Failed ones first, and predecessors before the tasks that follow them.
+
+    So a task finds its counter below the value, and waits. The coordinator of a batch is last: it would take its
+    cancelled parts for parts that have just ended.
+    """
+    return sorted(
         ended, key=lambda record: (batch_task(record.source) is not None, record.state != "failed", record.seq)
     )
-    return await _revive(store, [record.uuid for record in ordered])
 
 
 async def revive_dependants(

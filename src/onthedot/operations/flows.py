@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from onthedot.model.flow_names import JOIN, is_child_flow
 from onthedot.operations.audit import Recorded
-from onthedot.operations.flow_cancel import FlowCancel, flow_size
-from onthedot.operations.flow_retry import revive_dependants, revive_flow
+from onthedot.operations.flow_cancel import CancelFound, FlowCancel, cancel_order, flow_size
+from onthedot.operations.flow_retry import retry_order, revive_dependants, revive_flow
 from onthedot.operations.task_queries import BATCH, TaskFilter, TaskPage, TaskQueries, find_pages
 from onthedot.stores.contract import NOT_STARTED, Record, Store
 
@@ -30,6 +30,17 @@ class FlowProgress:
     """How many tasks it has; of a batch, whose parts are added one after another, at least those that have ended."""
 
 
+class FlowSteps(NamedTuple):
+    """A change of a flow in steps, for `BulkActions.start_steps`.
+
+    uuids: of the tasks that it changes, in their order
+    step: changes the next ones of them, and returns how many have changed
+    """
+
+    uuids: Sequence[str]
+    step: Callable[[Sequence[str]], Awaitable[int]]
+
+
 class FlowOperations(Recorded):
     """Reads and changes flows of one store."""
 
@@ -37,7 +48,7 @@ class FlowOperations(Recorded):
         self,
         store: Store,
         queries: TaskQueries,
-        cancel: Callable[[Sequence[Record], str], Awaitable[Collection[str]]],
+        cancel: CancelFound,
     ) -> None:
         """cancel: gets living tasks as they were read, ≤ BATCH, and returns the uuids of those that it has ended."""
         self._store = store
@@ -89,18 +100,61 @@ class FlowOperations(Recorded):
         have added meanwhile are cancelled at any time.
         """
         await self._queries.record(flow)
-        passes = FlowCancel(self._store, self._cancel, reason)
+        async with self._recorder.change("cancel flow", flow, reason) as note:
+            note.changed = await self._cancel_in_passes(flow, self._cancel, reason)
+        return note.changed
+
+    async def _cancel_in_passes(self, flow: str, cancel: CancelFound, reason: str) -> int:
+        passes = FlowCancel(self._store, cancel, reason)
         passes.begin(flow)
         now = asyncio.get_running_loop().time
-        async with self._recorder.change("cancel flow", flow, reason) as note:
-            deadline = now() + CANCEL_TIME
-            lived = await passes.next_pass()
-            found = lived
-            while not passes.is_complete and (found or now() < deadline):
-                await asyncio.sleep(_PAUSE)
-                found = await passes.next_pass()
-            note.changed = lived
+        deadline = now() + CANCEL_TIME
+        lived = await passes.next_pass()
+        found = lived
+        while not passes.is_complete and (found or now() < deadline):
+            await asyncio.sleep(_PAUSE)
+            found = await passes.next_pass()
         return lived
+
+    async def cancel_steps(self, flow: str, reason: str) -> FlowSteps:
+        """Return the tasks that live, and the step that cancels them.
+
+        The last step also cancels what members have added meanwhile, in passes as `cancel`; these are counted, too.
+        """
+        await self._queries.record(flow)
+        alive: list[Record] = []
+
+        async def collect(records: Sequence[Record], _: str) -> Collection[str]:
+            alive.extend(records)
+            return {record.uuid for record in records}  # as if they had ended: the search waits for none of them
+
+        search = FlowCancel(self._store, collect, reason)
+        search.begin(flow)
+        await search.next_pass()
+        uuids = cancel_order(alive)
+        known = frozenset(uuids)
+
+        async def step(part: Sequence[str]) -> int:
+            found = await self._store.get(part)
+            living = [record for record in found if record is not None and record.history.ended is None]
+            await self._cancel(living, reason)
+            changed = len(living)
+            if part[-1] == uuids[-1]:
+                changed += await self._cancel_added(flow, known, reason)
+            return changed
+
+        return FlowSteps(uuids, step)
+
+    async def _cancel_added(self, flow: str, known: Collection[str], reason: str) -> int:
+        """Cancel what still lives. Return how many of these tasks were not known."""
+        added: set[str] = set()
+
+        async def cancel(records: Sequence[Record], reason: str) -> Collection[str]:
+            added.update(record.uuid for record in records if record.uuid not in known)
+            return await self._cancel(records, reason)
+
+        await self._cancel_in_passes(flow, cancel, reason)
+        return len(added)
 
     async def stop(self, flow: str, reason: str) -> int:
         """Cancel the members that have not started, after one has failed."""
@@ -114,15 +168,28 @@ class FlowOperations(Recorded):
 
     async def retry(self, flow: str) -> int:
         """Run failed tasks again, then those that were cancelled. Return how many left an ended state."""
-        await self._queries.record(flow)
-        ended = [record async for record in self.members(flow) if record.state in ("failed", "cancelled")]
+        ended = await self._without_success(flow)
         async with self._recorder.change("retry flow", flow) as note:
             note.changed = await revive_flow(self._store, ended)
         return note.changed
 
+    async def retry_steps(self, flow: str) -> FlowSteps:
+        """Return the failed and cancelled tasks, in the order of `retry`, and the step that runs them again."""
+        uuids = [record.uuid for record in retry_order(await self._without_success(flow))]
+
+        async def step(part: Sequence[str]) -> int:
+            found = await self._store.get(part)
+            return await revive_flow(self._store, [record for record in found if record is not None])
+
+        return FlowSteps(uuids, step)
+
+    async def _without_success(self, flow: str) -> list[Record]:
+        await self._queries.record(flow)
+        return [record async for record in self.members(flow) if record.state in ("failed", "cancelled")]
+
     async def retry_parts(self, batch: str) -> None:
         """Run the parts of a batch again that did not succeed, before its coordinator runs again."""
-        ended = [record async for record in self.members(batch) if record.state in ("failed", "cancelled")]
+        ended = await self._without_success(batch)
         await revive_flow(self._store, [record for record in ended if record.uuid != batch])
 
     async def retry_dependants(self, revived: Sequence[Record]) -> int:

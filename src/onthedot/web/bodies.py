@@ -14,6 +14,7 @@ Reason = Annotated[str, Meta(max_length=500)]
 RequiredReason = Annotated[str, Meta(min_length=1, max_length=500)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Rule = Annotated[str, Meta(min_length=1, max_length=1000)]
+Rate = Annotated[float, Meta(gt=0, le=10_000)]
 Seconds = Annotated[float, Meta(ge=0, le=3.2e9)]
 
 

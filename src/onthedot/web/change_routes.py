@@ -131,12 +131,14 @@ CHANGE_ROUTES: tuple[Route, ...] = (
         errors=("not_found", "conflict", "precondition_failed"),
     ),
     Route(
-        method="POST", path="/flows/{id}/cancel", handler=flows.cancel_flow, access="operator", body=ReasonBody,
-        answer=Changed, summary="Cancel all tasks of a flow", errors=("not_found",),
+        method="POST", path="/flows/{id}/cancel", handler=flows.cancel_flow, access="operator",
+        body=flows.FlowActionBody, answer=BulkActionDetail, status=202, summary="Cancel all tasks of a flow",
+        errors=("not_found",),
     ),
     Route(
-        method="POST", path="/flows/{id}/retry", handler=flows.retry_flow, access="operator", body=ReasonBody,
-        answer=Changed, summary="Run the failed tasks of a flow again", errors=("not_found",),
+        method="POST", path="/flows/{id}/retry", handler=flows.retry_flow, access="operator",
+        body=flows.FlowActionBody, answer=BulkActionDetail, status=202, summary="Run the failed tasks of a flow again",
+        errors=("not_found",),
     ),
     Route(
         method="POST", path="/batches/{id}/cancel", handler=batches.cancel_batch, access="operator", body=ReasonBody,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from onthedot import App, TaskCancelled, current_task, group
-from onthedot.operations import flows
+from onthedot.operations import Operations, flows
 from onthedot.stores.contract import Record, Store
 from tests.faults import scaled
 from tests.support.app_access import call_store
@@ -123,6 +123,64 @@ async def test_tasks_that_a_member_adds_during_the_cancel_are_cancelled_however_
         (added,) = await app.find(source="leaf")
         assert added.state == "cancelled"
         await until(lambda: _run(app, 0))
+
+
+async def test_last_step_cancels_what_members_have_added_since_the_steps_were_listed(app: App) -> None:
+    may_end = asyncio.Event()
+
+    @app.task
+    async def leaf(number: int) -> int:
+        return number
+
+    @app.task
+    async def spread(number: int) -> int:
+        await may_end.wait()
+        current_task().spawn(leaf.options(after=3600).s(number))
+        return number
+
+    @app.task
+    async def total(numbers: list[int]) -> int:
+        return len(numbers)
+
+    async with app.running():
+        handle = await (group([spread.s(1), spread.options(after=3600).s(2)]) | total).enqueue()
+        await until(lambda: _run(app, 1))
+        steps = await _operations(app).flows.cancel_steps(handle.uuid, "enough")
+        assert len(steps.uuids) == 3
+        may_end.set()
+        await until(lambda: _has_scheduled(app, "leaf", 1))
+        assert await steps.step(steps.uuids) == 3, "two of these, and what the member that has ended has added"
+        ended = await app.find(flow=handle.uuid, state="cancelled")
+        assert {(task.source, task.reason) for task in ended} == {
+            ("leaf", "enough"), ("spread", "enough"), ("total", "enough"),
+        }  # fmt: skip
+
+
+async def test_steps_list_a_task_that_waits_before_its_child_and_followers_before_predecessors(app: App) -> None:
+    @app.task
+    async def leaf() -> None: ...
+
+    @app.task
+    async def parent() -> None:
+        await current_task().run(leaf.options(after=3600).s())
+
+    @app.task
+    async def after() -> None: ...
+
+    async with app.running():
+        handle = await (parent.s() | after.s() | after.s()).enqueue()
+        await until(lambda: _has_scheduled(app, "leaf", 1))
+        steps = await _operations(app).flows.cancel_steps(handle.uuid, "enough")
+        (waiting,) = await app.find(source="parent")
+        (child,) = await app.find(source="leaf")
+        (middle,) = [task for task in await app.find(source="after") if task.uuid != handle.uuid]
+        assert list(steps.uuids) == [waiting.uuid, child.uuid, handle.uuid, middle.uuid]
+
+
+def _operations(app: App) -> Operations:
+    client = app.runtime.portal.connected()
+    assert client is not None
+    return client.operations
 
 
 async def _run(app: App, number: int) -> bool:

@@ -17,7 +17,7 @@ from onthedot.operations.audit import AuditRecord
 from onthedot.operations.bulk_actions import DEFAULT_RATE, MAX_TASKS, BulkVerb, MatchPosition
 from onthedot.operations.task_queries import TaskFilter
 from onthedot.operations.time_limit import TimeLimit
-from onthedot.web.bodies import Name, Reason
+from onthedot.web.bodies import Name, Rate, Reason
 from onthedot.web.endpoints import Answer, NoBody, Query, WebCall
 from onthedot.web.errors import ApiError
 from onthedot.web.feature_schemas import BulkActionDetail, BulkPreview
@@ -47,7 +47,7 @@ class BulkBody(Struct, frozen=True, forbid_unknown_fields=True):
     token: Annotated[str, Meta(max_length=10_000)] = ""
     uuids: Annotated[Sequence[Name], Meta(max_length=_MAX_UUIDS)] = ()
     confirm: int | None = None
-    rate: Annotated[float, Meta(gt=0, le=10_000)] = DEFAULT_RATE
+    rate: Rate = DEFAULT_RATE
     reason: Reason = ""
 
 
@@ -86,7 +86,7 @@ async def preview(call: WebCall[Query, PreviewBody]) -> BulkPreview:
         TimeLimit(_BUDGET), body.action, _filter(call, given), begin
     )
     count = before.count + len(part.uuids)
-    _check_count(count)
+    check_count(count)
     example = [*before.sample, *part.uuids][:_SAMPLE]
     expires = datetime.now(UTC) + _TOKEN_AGE
     cursor = None
@@ -109,14 +109,14 @@ def _filter(call: WebCall[Query, object], given: FilterFields) -> TaskFilter:
     return where
 
 
-def _check_count(count: int) -> None:
+def check_count(count: int) -> None:
     if count > MAX_TASKS:
         raise ApiError("invalid", f"more than {MAX_TASKS:,} tasks match; at most so many are changed at once")
 
 
 async def _matching(call: WebCall[Query, object], action: BulkVerb, given: FilterFields) -> list[str]:
     uuids = await call.operations.bulk_actions.matching(action, _filter(call, given))
-    _check_count(len(uuids))
+    check_count(len(uuids))
     return uuids
 
 

@@ -16,7 +16,7 @@ from onthedot.events.bus import BusError
 from onthedot.events.dead_letter_queue import DeadLetterQueue, FoundLetter, LetterFilter, NewestLetters
 from onthedot.operations.bulk_actions import DEFAULT_RATE
 from onthedot.operations.filters import parse_moment
-from onthedot.web.bodies import Name, Reason
+from onthedot.web.bodies import Name, Rate, Reason
 from onthedot.web.endpoints import Answer, Query, WebCall
 from onthedot.web.errors import ApiError
 from onthedot.web.event_schemas import DeadLetterDetail, DeadLetterList, DeadLetterRow
@@ -48,7 +48,7 @@ class ReplayBody(Struct, frozen=True, forbid_unknown_fields=True):
 
     ids: Annotated[Sequence[Name], Meta(min_length=1, max_length=_MAX_IDS)]
     again: bool = False
-    rate: Annotated[float, Meta(gt=0, le=10_000)] = DEFAULT_RATE
+    rate: Rate = DEFAULT_RATE
     reason: Reason = ""
 
 

@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from onthedot.errors import ArgumentError
 from onthedot.model.redaction import Redaction
+from onthedot.operations.bulk_actions import DEFAULT_RATE
 from onthedot.operations.filters import parse_moment
 from onthedot.operations.flow_list import FlowDetails, FlowInfo
 from onthedot.operations.flow_stages import FlowStage, flow_layers
-from onthedot.web.bodies import ReasonBody
-from onthedot.web.endpoints import Query, WebCall
+from onthedot.operations.flows import FlowSteps
+from onthedot.web.bodies import Rate, Reason
+from onthedot.web.endpoints import Answer, Query, WebCall
 from onthedot.web.errors import ApiError
 from onthedot.web.flow_schemas import (
     FlowChildrenRow,
@@ -25,10 +27,18 @@ from onthedot.web.flow_schemas import (
     FlowNode,
     FlowRow,
 )
+from onthedot.web.handlers.bulk_actions import action_detail, check_count
 from onthedot.web.rows import MAX_PREVIEW, shortened, state_name, utc
-from onthedot.web.schemas import Changed, Rows
+from onthedot.web.schemas import Rows
 
 _MAX_NODES = 200  # of a graph
+
+
+class FlowActionBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """rate: tasks per second."""
+
+    rate: Rate = DEFAULT_RATE
+    reason: Reason = ""
 
 
 class FlowQuery(Query, frozen=True, kw_only=True):
@@ -128,11 +138,20 @@ def _layer(stages: Sequence[FlowStage]) -> FlowLayer:
     )
 
 
-async def cancel_flow(call: WebCall[Query, ReasonBody]) -> Changed:
-    uuid = await call.operations.tasks.complete_uuid(call.path["id"], "flow")
-    return Changed(await call.operations.flows.cancel(uuid, call.body.reason or f"by {call.user.name}"))
+async def cancel_flow(call: WebCall[Query, FlowActionBody]) -> Answer:
+    flow = await call.operations.tasks.complete_uuid(call.path["id"], "flow")
+    reason = call.body.reason or f"by {call.user.name}"
+    return await _start(call, "cancel flow", flow, await call.operations.flows.cancel_steps(flow, reason))
 
 
-async def retry_flow(call: WebCall[Query, ReasonBody]) -> Changed:
-    uuid = await call.operations.tasks.complete_uuid(call.path["id"], "flow")
-    return Changed(await call.operations.flows.retry(uuid))
+async def retry_flow(call: WebCall[Query, FlowActionBody]) -> Answer:
+    flow = await call.operations.tasks.complete_uuid(call.path["id"], "flow")
+    return await _start(call, "retry flow", flow, await call.operations.flows.retry_steps(flow))
+
+
+async def _start(call: WebCall[Query, FlowActionBody], action: str, flow: str, steps: FlowSteps) -> Answer:
+    check_count(len(steps.uuids))
+    record = await call.operations.bulk_actions.start_steps(
+        call.actor, action, steps.uuids, f"flow:{flow}", call.body.rate, call.body.reason, steps.step
+    )
+    return Answer(action_detail(record), 202)
