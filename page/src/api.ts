@@ -65,7 +65,7 @@ export interface StreamEntry { cursor: string; number: number; kind: "item" | "p
 export interface StreamList { items: StreamEntry[]; cursor: string; restarted: boolean; ended: boolean }
 
 export interface PauseRow { key: string | null; reason: string; since: string | null }
-export interface SourceLimitRow { name: string; cap: number | null; rate: number | null; burst: number; by: string }
+export interface SourceLimitRow { name: string; cap: number | null; rate: number | null; burst: number; by: string; user: string | null; at: string | null }
 export interface Rates { started: number; done: number; failed: number; retried: number }
 
 export interface SourceRow {

@@ -10,6 +10,8 @@ export const sourceTexts = {
   limits: "Limits",
   noLimits: "No limits: as many at once as workers have slots.",
   limitBy: (by: string) => `by ${by}`,
+  limitByUser: (by: string, user: string) => `by ${by}, ${user}`,
+  limitChange: "Its newest change in the audit log",
   atOnce: (n: string) => `${n} at once`,
   rateLimit: (n: string) => `${n}/s`,
   itsTasks: "Its tasks",

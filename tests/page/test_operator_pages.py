@@ -64,6 +64,7 @@ def test_source_is_limited_frozen_and_paused_with_a_banner(tab: Watched, shop: S
     page.click("text=Set a limit…")
     page.fill("dialog label:has-text('At once') input", "3")
     page.click("dialog button[type=submit]")
+    page.wait_for_selector(".line:has-text('3 at once') .hint:has-text('by operator, ') time:has-text('ago')")
     page.click("text=Reset to code")
     page.wait_for_selector("text=Set a limit…")
     page.click("text=Freeze…")

@@ -75,7 +75,7 @@ function ActionButton({ action, task, onDone }: ExplainProps & { action: ReasonA
       return (
         <>
           <button onClick={() => open(true)}>{t.task.change}</button>
-          {isOpen && <LimitDialog limit={{ name, cap: null, rate: null, burst: 1, by: "" }} onClose={() => open(false)} onDone={onDone} />}
+          {isOpen && <LimitDialog limit={{ name, cap: null, rate: null }} onClose={() => open(false)} onDone={onDone} />}
         </>
       );
     case "signal":

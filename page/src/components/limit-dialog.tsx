@@ -5,7 +5,10 @@ import { t } from "../messages.ts";
 import { api, notify } from "../session.ts";
 import { Dialog, Field } from "./dialog.tsx";
 
-export function LimitDialog({ limit, onClose, onDone }: { limit: SourceLimitRow; onClose: () => void; onDone: () => void }) {
+/** What is set now. */
+export type LimitValues = Pick<SourceLimitRow, "name" | "cap" | "rate">;
+
+export function LimitDialog({ limit, onClose, onDone }: { limit: LimitValues; onClose: () => void; onDone: () => void }) {
   const [cap, setCap] = useState(limit.cap === null ? "" : String(limit.cap));
   const [pace, setPace] = useState(limit.rate === null ? "" : `${limit.rate}/s`);
   const [reason, setReason] = useState("");

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import type { SourceDetail, SourceLimitRow } from "../api.ts";
 import { Dialog, Field, ReasonDialog } from "../components/dialog.tsx";
 import { Loaded } from "../components/empty.tsx";
-import { LimitDialog } from "../components/limit-dialog.tsx";
+import { LimitDialog, type LimitValues } from "../components/limit-dialog.tsx";
 import { PageLink } from "../components/link.tsx";
 import { PauseButton } from "../components/pause-button.tsx";
 import { jsonObject } from "../components/schedule-form.tsx";
@@ -125,7 +125,7 @@ function Figures({ source }: { source: SourceDetail }) {
 }
 
 function Limits({ source, onDone }: PartProps) {
-  const [changed, change] = useState<SourceLimitRow | null>(null);
+  const [changed, change] = useState<LimitValues | null>(null);
   const reset = (limit: SourceLimitRow) => attempt(async () => {
     await api.send("PUT", `/limits/${encodeURI(limit.name)}`, limit.cap === null ? { rate: null } : { cap: null });
     notify("done", t.limitReset(limit.name));
@@ -135,13 +135,13 @@ function Limits({ source, onDone }: PartProps) {
     <section class="card">
       <div class="card-head">
         <h2>{t.limits}</h2>
-        {canOperate.value && source.limits.length === 0 && <button onClick={() => change({ name: source.name, cap: null, rate: null, burst: 1, by: "" })}>{t.setLimit}</button>}
+        {canOperate.value && source.limits.length === 0 && <button onClick={() => change({ name: source.name, cap: null, rate: null })}>{t.setLimit}</button>}
       </div>
       {source.limits.length === 0 ? <p class="hint pad">{t.noLimits}</p> : (
         <ul class="plain">
           {source.limits.map((limit) => (
             <li key={`${limit.name} ${limit.cap === null}`} class="line">
-              <span><strong>{limitText(limit)}</strong> {limit.name !== source.name && <code>{limit.name}</code>} <span class="hint">{t.limitBy(limit.by)}</span></span>
+              <span><strong>{limitText(limit)}</strong> {limit.name !== source.name && <code>{limit.name}</code>} <LimitOwner limit={limit} /></span>
               <span class="grow" />
               {canOperate.value && <button onClick={() => change(limit)}>{t.changeLimit}</button>}
               {canOperate.value && limit.by === "operator" && <button onClick={() => void reset(limit)}>{t.resetLimit}</button>}
@@ -152,6 +152,12 @@ function Limits({ source, onDone }: PartProps) {
       {changed && <LimitDialog limit={changed} onClose={() => change(null)} onDone={onDone} />}
     </section>
   );
+}
+
+/** The code, or the operator who changed it last, and when. */
+function LimitOwner({ limit }: { limit: SourceLimitRow }) {
+  if (!limit.user) return <span class="hint">{t.limitBy(limit.by)}</span>;
+  return <span class="hint" title={t.limitChange}>{t.limitByUser(limit.by, limit.user)} · <Ago at={limit.at} /></span>;
 }
 
 function limitText(limit: SourceLimitRow): string {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from datetime import datetime
@@ -18,6 +18,7 @@ from onthedot.clock.durations import DAY
 from onthedot.clock.epoch import from_ms, to_ms
 from onthedot.clock.protocol import Clock
 from onthedot.errors import StoreBusy, StoreError
+from onthedot.model.limits import lane_key
 from onthedot.model.redaction import default_redaction
 from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.log_format import clean
@@ -30,6 +31,7 @@ _MAX_TRIES = 10  # of a compare-and-set
 _PAGE = 500
 _MAX_READS = 20  # for one list
 _MAX_NAMES = 5  # in a target
+_MAX_LIMIT_CHANGES = 500
 EMERGENCIES = frozenset({"cancel", "pause"})
 """The first words of changes that happen even if the audit cannot be written: they stop harm."""
 
@@ -221,6 +223,14 @@ class AuditOperations:
             latest = page[-1].at
         return sorted(found.values(), key=lambda record: (record.at, record.id))  # ids of one process grow
 
+    async def changes_of_limits(self) -> Mapping[str, AuditRecord]:
+        """Return the newest recorded change of each limit, by its name. A bounded part of the audit log is read."""
+        found: dict[str, AuditRecord] = {}
+        for record in await self.newest(_MAX_LIMIT_CHANGES, action="limit"):
+            if record.entry.state != "failed":
+                found.setdefault(limit_name(record.entry.target), record)
+        return found
+
     async def _stored(self, entry_id: str) -> SeriesEntry | None:
         at, writer = _key(entry_id)
         page = await self._store.read_series(_SERIES, at, at, _PAGE)
@@ -240,6 +250,16 @@ def _decode(stored: SeriesEntry) -> AuditEntry:
 
 def _record(stored: SeriesEntry) -> AuditRecord:
     return AuditRecord(f"{stored.at}.{stored.writer}", from_ms(stored.at), _decode(stored))
+
+
+def limit_name(target: str) -> str:
+    """The limit that an entry is about.
+
+    >>> limit_name("deliver for acme"), limit_name("@openai/acme")
+    ('deliver/acme', '@openai/acme')
+    """
+    head, found, key = target.partition(" for ")
+    return f"{head}/{lane_key(key)}" if found else head
 
 
 class Recorder:

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from onthedot.clock.epoch import from_ms, from_optional_ms
 from onthedot.model.counter_names import own_signal, shared_signal, signal_name
 from onthedot.model.flow_names import counter_flow, is_child_flow, is_end_counter
-from onthedot.model.limits import lane_key
 from onthedot.model.saved_steps import (
     RUN,
     SLEEP,
@@ -24,7 +23,7 @@ from onthedot.model.saved_steps import (
     until_key,
 )
 from onthedot.model.task import TaskInfo
-from onthedot.operations.audit import AuditOperations, AuditRecord
+from onthedot.operations.audit import AuditOperations, AuditRecord, limit_name
 from onthedot.operations.humanize import plural, short_id
 from onthedot.operations.timeline import PausedSpan, RecordedWait, TimelineFacts, TimelineSegment, timeline
 from onthedot.operations.waits import awaited_signals, step_notes
@@ -189,12 +188,12 @@ async def read_pauses(audit: AuditOperations, limits: frozenset[str], until: dat
     changes = [
         record
         for record in await audit.changes_of_pauses(until, _MAX_CHANGES)
-        if _limit_name(record.entry.target) in limits
+        if limit_name(record.entry.target) in limits
     ]
     found: list[PausedSpan] = []
     begun: dict[str, AuditRecord] = {}
     for record in changes:
-        name = _limit_name(record.entry.target)
+        name = limit_name(record.entry.target)
         if record.entry.action == "pause":
             begun.setdefault(name, record)
         elif (pause := begun.pop(name, None)) is not None:
@@ -205,16 +204,6 @@ async def read_pauses(audit: AuditOperations, limits: frozenset[str], until: dat
 
 def _span(pause: AuditRecord, end: datetime | None) -> PausedSpan:
     return PausedSpan(pause.at, end, pause.entry.user, pause.entry.reason)
-
-
-def _limit_name(target: str) -> str:
-    """The limit of an audit entry.
-
-    >>> _limit_name("deliver for acme"), _limit_name("@openai/acme")
-    ('deliver/acme', '@openai/acme')
-    """
-    head, found, key = target.partition(" for ")
-    return f"{head}/{lane_key(key)}" if found else head
 
 
 def _with_pauses(segment: TimelineSegment, pauses: Sequence[PausedSpan]) -> TimelineSegment:

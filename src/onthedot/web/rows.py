@@ -11,11 +11,12 @@ import msgspec
 from onthedot.codec.plain_json import json_value
 from onthedot.model.redaction import Redaction
 from onthedot.model.task import TaskInfo, TaskState
+from onthedot.operations.audit import AuditRecord
 from onthedot.operations.feed_state import Rates
 from onthedot.operations.humanize import short_id
 from onthedot.operations.limits import LimitInfo
 from onthedot.operations.source_hours import SourceHour
-from onthedot.operations.sources import Pause, SourceInfo
+from onthedot.operations.sources import Pause, SourceInfo, SourceLimit
 from onthedot.operations.workers import WorkerInfo
 from onthedot.web.schemas import (
     ErrorText,
@@ -32,6 +33,7 @@ from onthedot.web.schemas import (
 MAX_PREVIEW = 200  # characters of a label or of arguments in a row
 MAX_MESSAGE = 2000  # characters of an error in a row
 MAX_REASON = 6  # words
+_NO_CHANGES: Mapping[str, AuditRecord] = {}
 
 
 def shortened(text: str, length: int) -> str:
@@ -139,8 +141,9 @@ def source_row(
     rates: Rates | None = None,
     oldest: float | None = None,
     hour: SourceHour | None = None,
+    limit_changes: Mapping[str, AuditRecord] = _NO_CHANGES,
 ) -> SourceRow:
-    """oldest: seconds since its next task was due."""
+    """oldest: seconds since its next task was due; limit_changes: by the name of the limit."""
     times = info.run_times
     mode: Literal["", "frozen", "degraded"] = ""
     if info.frozen:
@@ -160,7 +163,7 @@ def source_row(
         workers=info.workers,
         p50_ms=None if times is None else times.p50 * 1000,
         p95_ms=None if times is None else times.p95 * 1000,
-        limits=[SourceLimitRow(each.name, each.cap, each.rate, each.burst, each.by) for each in info.limits],
+        limits=[source_limit_row(each, limit_changes) for each in info.limits],
         paused=None if info.paused is None else pause_row(info.paused, redaction),
         paused_keys=[pause_row(each, redaction) for each in info.paused_keys],
         mode=mode,
@@ -168,6 +171,17 @@ def source_row(
         oldest_ready=oldest,
         hour=None if hour is None else SourceHourRow(hour.done, hour.failed, hour.retried, hour.latency_p95),
     )
+
+
+def source_limit_row(limit: SourceLimit, changes: Mapping[str, AuditRecord]) -> SourceLimitRow:
+    """changes: the newest of each limit, by its name. An operator's "@lane" may be each key of it."""
+    row = SourceLimitRow(limit.name, limit.cap, limit.rate, limit.burst, limit.by)
+    change = changes.get(limit.name)
+    if change is None and limit.name.startswith("@"):
+        change = changes.get(limit.name.removesuffix("/*"))
+    if change is None or limit.by == "code":
+        return row
+    return msgspec.structs.replace(row, user=change.entry.user, at=utc(change.at))
 
 
 def rates_row(rates: Rates) -> SourceRates:

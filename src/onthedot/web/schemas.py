@@ -108,13 +108,15 @@ class PauseRow(Struct, frozen=True):
 
 
 class SourceLimitRow(Struct, frozen=True):
-    """A limit of a source. by: code or operator."""
+    """A limit of a source. by: code or operator; user, at: of its newest change in the audit log."""
 
     name: str
     cap: int | None
     rate: float | None
     burst: float
     by: str
+    user: str | None = None
+    at: Moment | None = None
 
 
 class SourceHourRow(Struct, frozen=True):

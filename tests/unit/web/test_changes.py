@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from onthedot import App
+from onthedot import App, AtMost
 from onthedot.errors import StoreUnavailable
 from tests.support.app_stores import AppStore
 from tests.support.waits import until
@@ -129,6 +129,40 @@ async def test_source_is_paused_frozen_and_limited(shop: App[Any]) -> None:
         for bad in ({}, {"rate": "fast"}, {"cap": -1}, {"key": "acme", "cap": 1}, {"burst": 0}):
             assert (await site.operator.send("PUT", "/limits/send", bad)).status == 422
         assert (await site.operator.post("/sources/send/degrade", {"reason": "x"})).status == 422
+
+
+async def test_limits_of_operators_name_their_newest_change(app_store: AppStore) -> None:
+    app: App[Any] = App(app_store.name, store=app_store.url, stop_timeout=0)
+
+    @app.task(limits=[AtMost(5, by="customer")], concurrency=3)
+    async def deliver(customer: str) -> str:
+        return customer
+
+    @app.task(limits=[AtMost(8, by="customer", name="vendor")])
+    async def ask(customer: str) -> str:
+        return customer
+
+    async def changed() -> dict[str, tuple[str | None, str | None]]:
+        rows = (await site.viewer.json("/sources"))["items"]
+        return {each["name"]: (each["user"], each["at"]) for row in rows for each in row["limits"]}
+
+    async with app.running(), web_site(app) as site:
+        nobody = {"deliver": (None, None), "deliver/*": (None, None), "@vendor/*": (None, None)}
+        assert await changed() == nobody
+        await app.operations.acting_as("ben", "quota").set_limit("deliver", cap=1)
+        await site.operator.send("PUT", "/limits/deliver", {"cap": 2})
+        await site.operator.send("PUT", "/limits/deliver", {"rate": "fast"})
+        await site.operator.send("PUT", "/limits/deliver", {"key": "a/b", "cap": 1})
+        await site.operator.send("PUT", "/limits/@vendor", {"cap": 4})
+        entries = (await site.viewer.json("/audit?action=limit"))["items"]
+        times = [entry["at"] for entry in entries if entry["state"] == "done"]
+        assert await changed() == nobody | {
+            "@vendor/*": ("ana", times[0]),
+            "deliver/a%2Fb": ("ana", times[1]),
+            "deliver": ("ana", times[2]),
+        }
+        await site.operator.send("PUT", "/limits/deliver", {"cap": None})
+        assert (await changed())["deliver"] == (None, None), "the limit is that of the code"
 
 
 async def test_schedule_is_paused_resumed_run_and_not_deleted(shop: App[Any]) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from onthedot.model.task import TaskInfo
+from onthedot.operations.audit import AuditRecord
 from onthedot.operations.humanize import short_id
 from onthedot.operations.live_view import LiveSnapshot
 from onthedot.operations.oldest_ready import OldestReady
@@ -21,6 +22,7 @@ from onthedot.web.source_schemas import SourceDetail, SourceSchedule, SourceWork
 _SCHEDULES_AGE = 1.0  # seconds
 _OLDEST_AGE = 1.0  # seconds
 _HOURS_AGE = 5.0  # seconds; workers write every 10 s
+_CHANGES_AGE = 10.0  # seconds; those of this process are seen at once
 _MAX_OLDEST = 50  # sources whose next task is read
 _FAILURES = 5
 _SERIES = ("done", "failed", "latency_p50", "latency_p95", "depth")
@@ -38,13 +40,15 @@ async def list_sources(call: WebCall[Query, None]) -> Rows[SourceRow]:
 
 async def source_rows(call: WebCall[Query, object], live: LiveSnapshot) -> list[SourceRow]:
     context = call.context
-    oldest, hours = await asyncio.gather(
-        oldest_ready(call, live), context.shared.get("source hours", _HOURS_AGE, call.operations.source_hours)
+    oldest, hours, changes = await asyncio.gather(
+        oldest_ready(call, live),
+        context.shared.get("source hours", _HOURS_AGE, call.operations.source_hours),
+        _limit_changes(call, live),
     )
     ages = oldest.by_source
     redaction = context.redaction
     return [
-        source_row(each, redaction, live.by_source.get(each.name), ages.get(each.name), hours.get(each.name))
+        source_row(each, redaction, live.by_source.get(each.name), ages.get(each.name), hours.get(each.name), changes)
         for each in live.sources
     ]
 
@@ -56,6 +60,13 @@ async def oldest_ready(call: WebCall[Query, object], live: LiveSnapshot) -> Olde
     return await call.context.shared.get(
         "oldest", _OLDEST_AGE, lambda: operations.oldest_ready(with_ready[:_MAX_OLDEST])
     )
+
+
+async def _limit_changes(call: WebCall[Query, object], live: LiveSnapshot) -> Mapping[str, AuditRecord]:
+    """By the name of the limit. The audit log is read only if an operator has set a limit."""
+    if all(limit.by == "code" for source in live.sources for limit in source.limits):
+        return {}
+    return await call.context.shared.get("limit changes", _CHANGES_AGE, call.operations.audit.changes_of_limits)
 
 
 def worst_first(row: SourceRow) -> tuple[bool, bool, int, int, str]:
