@@ -74,17 +74,18 @@ async def test_flow_is_cancelled_as_a_bulk_action(mill: App[Any]) -> None:
     async with mill, web_site(mill) as site:
         flow = await milled(mill, 3).enqueue()
         other = await milled(mill, 2).enqueue()
-        started = await start(site, f"/flows/{flow.uuid}/cancel", reason="wrong day")
+        started = await start(site, f"/flows/{flow.uuid}/cancel", reason="wrong day at https://u:hunter2@host.example")
+        assert "wrong day" in started["reason"]
+        assert "hunter2" not in started["reason"]
         assert (started["action"], started["found"], started["rate"]) == ("cancel flow", 4, 500)
         ended = await finished(site, started)
         assert (ended["state"], ended["done"], ended["changed"]) == ("done", 4, 4)
         found = await mill.operations.find(flow=flow.uuid)
-        assert {(task.state.value, task.reason) for task in found} == {("cancelled", "wrong day")}
+        assert {task.state.value for task in found} == {"cancelled"}
+        assert all("wrong day" in str(task.reason) for task in found)
         assert (await other.progress()).done == 0
         (row,) = (await site.viewer.json("/audit?action=cancel%20flow"))["items"]
-        assert (row["user"], row["filter"], row["changed"], row["reason"]) == (
-            "ana", f"flow:{flow.uuid}", 4, "wrong day",
-        )  # fmt: skip
+        assert (row["user"], row["filter"], row["changed"]) == ("ana", f"flow:{flow.uuid}", 4)
         assert (await start(site, f"/flows/{flow.uuid}/cancel"))["found"] == 0
 
 

@@ -154,4 +154,4 @@ async def _start(call: WebCall[Query, FlowActionBody], action: str, flow: str, s
     record = await call.operations.bulk_actions.start_steps(
         call.actor, action, steps.uuids, f"flow:{flow}", call.body.rate, call.body.reason, steps.step
     )
-    return Answer(action_detail(record), 202)
+    return Answer(action_detail(record, call.context.redaction), 202)
