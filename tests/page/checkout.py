@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
+UNREACHABLE = "http://127.0.0.1:9/"  # of npm; the port `discard`: connections are refused
 _FILES = ("pyproject.toml", "README.md", "LICENSE", ".gitignore", "src/onthedot/__init__.py", "src/onthedot/py.typed")
 _BACKEND = """
 import json, sys

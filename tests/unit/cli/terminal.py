@@ -8,9 +8,11 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+ONTHEDOT = (sys.executable, "-m", "onthedot")
 
 
 class Terminal:
@@ -53,13 +55,14 @@ class Terminal:
 
 
 @contextmanager
-def terminal(folder: Path, *arguments: str, columns: int = 140) -> Iterator[Terminal]:
+def terminal(
+    folder: Path, *arguments: str, program: Sequence[str] = ONTHEDOT, columns: int = 140
+) -> Iterator[Terminal]:
     ours, theirs = pty.openpty()
     env = {name: value for name, value in os.environ.items() if not name.startswith("ONTHEDOT")}
     env |= {"TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "40"}
-    command = [sys.executable, "-m", "onthedot", *arguments]
     process = subprocess.Popen(
-        command, cwd=folder, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+        [*program, *arguments], cwd=folder, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
     )
     os.close(theirs)
     try:
