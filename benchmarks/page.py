@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from benchmarks.flow_stores import STORES
-from benchmarks.page_drain import page_drain
+from benchmarks.page_drain import drain_memory, drain_postgres, drain_redis, drain_sqlite
 from benchmarks.page_million import million_postgres, million_redis, million_sqlite
 from benchmarks.report import Figure
 from tests.page.conftest import Shop, started_chromium
@@ -87,5 +87,8 @@ MEASURES = [
     million_sqlite,
     million_redis,
     million_postgres,
-    page_drain,
+    drain_memory,
+    drain_sqlite,
+    drain_redis,
+    drain_postgres,
 ]
