@@ -36,7 +36,7 @@ _PATIENCE = 120.0  # seconds
 
 
 class ServerTime(NamedTuple):
-    """What a Redis server has done. used: µs of the commands that clients sent; reads: of the change feed."""
+    """The work of a Redis server. used: µs of the commands that clients sent; reads: of the change feed."""
 
     used: float
     reads: int
@@ -120,7 +120,7 @@ async def _cost_of_resolving(url: str) -> float:
 
 
 def server_figure(found: Mapping[int, Sequence[Drained]], count: int, resolving: float) -> Figure:
-    """What 20 tabs cost per transition, beside the bound: counts of each, and 100 uuids per read. resolving: µs."""
+    """The cost of 20 tabs per transition, beside the bound: counts of each, and 100 uuids per read. resolving: µs."""
     transitions = count * _TRANSITIONS
     used = {tabs: statistics.median(each.server.used for each in found[tabs]) for tabs in TABS}
     reads = statistics.median(each.server.reads for each in found[TABS[-1]])
