@@ -117,7 +117,6 @@ export interface FailureList {
 }
 
 export interface BulkPreview { count: number; exact: boolean; sample: TaskRow[]; token: string; cursor: string | null }
-export interface BulkAction { id: string; state: string; found: number; done: number; changed: number; error: string }
 
 export interface AttentionRow {
   kind: string; severity: "error" | "warning" | "info"; text: string; size: number; since: string | null;

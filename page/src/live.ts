@@ -35,6 +35,8 @@ export const MESSAGES = [
   "store", "reset", "bye",
 ] as const;
 export type MessageName = (typeof MESSAGES)[number];
+/** The `what` of a message `invalidate`. */
+export type Invalidated = "limits" | "schedules" | "workers" | "sources" | "failures" | "outbox";
 export type Listener = (name: MessageName, data: unknown) => void;
 
 const CLOSED = 2;

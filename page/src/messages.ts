@@ -116,6 +116,7 @@ export const t = {
   rate: "Tasks per second",
   rateHint: "A low rate leaves time to stop.",
   typeNumber: (n: number) => `Type ${n} to confirm`,
+  actionBy: (action: string, user: string) => `${action}, by ${user}`,
   actionState: (done: number, found: number, changed: number, state: string) => `${count(done)} of ${count(found)}, ${count(changed)} changed · ${state}`,
   stop: "Stop",
   copyAs: "Copy as",

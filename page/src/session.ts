@@ -1,5 +1,6 @@
 /** What all pages share: location, connection, status, settings of this browser, and notices. */
 import { computed, signal } from "@preact/signals";
+import type { ShownAction } from "./actions.ts";
 import { Api, ApiError, type Status } from "./api.ts";
 import type { Zone } from "./format.ts";
 import { LiveStream, type MessageName, type Surroundings } from "./live.ts";
@@ -21,6 +22,7 @@ export const storeTrouble = signal<{ since: number; text: string } | null>(null)
 /** The present on the server's clock, once per second. */
 export const now = signal(Date.now());
 export const isHeld = signal(false);
+export const actions = signal<readonly ShownAction[]>([]);
 export const notices = signal<readonly Notice[]>([]);
 
 export interface Notice { id: number; kind: "done" | "error"; text: string }

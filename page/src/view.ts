@@ -2,7 +2,7 @@
 import { type Signal, signal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { ApiError, type Query } from "./api.ts";
-import { atMostEvery, type MessageName } from "./live.ts";
+import { atMostEvery, type Invalidated, type MessageName } from "./live.ts";
 import { api, isHeld, live, noteFailure, noteSuccess, onMessage } from "./session.ts";
 
 export interface View<T> {
@@ -17,6 +17,8 @@ export interface ViewOptions {
   watch: string;
   /** Messages after which the data is fetched again. */
   on: readonly MessageName[];
+  /** What of an `invalidate` concerns this page; without it, everything. */
+  invalidatedBy?: readonly Invalidated[];
   /** Milliseconds between two fetches. */
   pause?: number;
   /** Of data that may be long: a pause lasts at least this many times as long as the last fetch, at most ten seconds. */
@@ -34,10 +36,12 @@ export function useView<T>(path: string, query: Query, options: ViewOptions): Vi
   useEffect(() => {
     view.open();
     live.follow(options.watch);
-    const stop = onMessage((name) => {
+    const concerns = (name: MessageName, data: unknown) => name !== "invalidate"
+      || options.invalidatedBy === undefined || options.invalidatedBy.includes((data as { what: Invalidated }).what);
+    const stop = onMessage((name, data) => {
       if (isHeld.value) return;
       if (name === "reset") view.reload(true);
-      else if (options.on.includes(name)) view.reload();
+      else if (options.on.includes(name) && concerns(name, data)) view.reload();
     });
     const timer = options.every ? window.setInterval(() => {
       if (!document.hidden && !isHeld.value) view.reload();

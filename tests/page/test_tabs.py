@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.page.conftest import TOKEN, Shop
+from tests.page.conftest import TOKEN, Shop, Watched
 from tests.page.screen_delay import GATE_SHOP
+from tests.page.test_browser import visit
 from tests.support.waits import SOON
 
 if TYPE_CHECKING:
@@ -38,6 +39,30 @@ def new_tab(opener: Page, shop: Shop, *, hidden: bool) -> Page:
     print(f"loaded after {time.monotonic() - began:.2f} s")
     assert time.monotonic() - began <= LOADED
     return page
+
+
+def start_retry(page: Page, rate: str) -> None:
+    page.click("text=Retry all that match…")
+    page.wait_for_selector("dialog:has-text('Retry 4 tasks?')")
+    page.fill("dialog label:has-text('Tasks per second') input", rate)
+    page.click("dialog button[type=submit]")
+
+
+def test_second_tab_shows_the_bulk_action_of_the_first_and_stops_it(tab: Watched, shop: Shop) -> None:
+    second = tab.page.context.new_page()
+    visit(tab, shop, "tasks?q=source%3Adeliver%20state%3Afailed")
+    tab.page.wait_for_selector("table.tasks tbody tr >> nth=3", timeout=SOON * 1000)
+    second.goto(f"{shop.address}/schedules")  # it shows nothing of the tasks
+    second.wait_for_function(LIVE, timeout=SOON * 1000)
+    start_retry(tab.page, "0.1")
+    line = second.wait_for_selector(".progress-line:has-text('retry tasks, by operator')", timeout=SOON * 1000)
+    assert line is not None
+    second.wait_for_selector(".progress-line:has-text('1 of 4, 1 changed · running')", timeout=SOON * 1000)
+    second.click(".progress-line >> text=Stop")
+    second.wait_for_selector(".progress-line:has-text('stopped')", timeout=SOON * 1000)
+    second.wait_for_selector(".progress-line", state="detached", timeout=SOON * 1000)  # by itself
+    tab.page.wait_for_selector(".progress-line:has-text('1 of 4, 1 changed · stopped')", timeout=SOON * 1000)
+    tab.page.click(".progress-line >> text=Close")
 
 
 @pytest.mark.timed

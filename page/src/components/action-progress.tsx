@@ -1,15 +1,10 @@
 /** A bulk action: how far it is, and a button that stops it. Every server knows it by its id. */
-import { useEffect, useState } from "preact/hooks";
+import { useEffect } from "preact/hooks";
+import { isOver, withAction, withoutAction } from "../actions.ts";
 import { ApiError, type BulkAction } from "../api.ts";
 import { count } from "../format.ts";
 import { t } from "../messages.ts";
-import { api, canOperate, notify } from "../session.ts";
-
-const PAUSE = 500;
-
-export function isRunning(state: string): boolean {
-  return state === "running" || state === "stopping";
-}
+import { actions, api, canOperate, notify } from "../session.ts";
 
 export async function stopAction(id: string): Promise<void> {
   try {
@@ -20,20 +15,23 @@ export async function stopAction(id: string): Promise<void> {
   }
 }
 
-/** Follows one action until it has ended. */
+/** One action, beside what it changes, until it has ended. On other pages the frame shows it. */
 export function ActionProgress({ action, onEnd }: { action: BulkAction; onEnd: (ended: BulkAction) => void }) {
-  const [found, setFound] = useState(action);
+  const { id } = action;
   useEffect(() => {
-    const timer = window.setInterval(() => {
-      api.get<BulkAction>(`/bulk-actions/${encodeURIComponent(action.id)}`).then((next) => {
-        setFound(next);
-        if (!isRunning(next.state)) onEnd(next);
-      }, (error: unknown) => {
-        if (!(error instanceof ApiError)) throw error;
-      });
-    }, PAUSE);
-    return () => window.clearInterval(timer);
-  }, [action.id]);
+    actions.value = withAction(actions.value, action, "panel");
+    return () => {
+      const left = actions.value.find((each) => each.id === id);
+      if (left) actions.value = withAction(actions.value, left, "own");
+    };
+  }, [id]);
+  const found = actions.value.find((each) => each.id === id) ?? action;
+  const hasEnded = isOver(found);
+  useEffect(() => {
+    if (!hasEnded) return;
+    actions.value = withoutAction(actions.value, id);
+    onEnd(found);
+  }, [hasEnded]);
   return (
     <p class="action-progress" role="status">
       <strong>{found.action}</strong>

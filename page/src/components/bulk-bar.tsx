@@ -1,26 +1,23 @@
-/** Retry or cancel the chosen tasks, or all that match: count, examples, rate, reason; then a line with the progress. */
-import { signal } from "@preact/signals";
+/** Retry or cancel the chosen tasks, or all that match: count, examples, rate, reason. */
 import { useEffect, useRef, useState } from "preact/hooks";
+import { withAction } from "../actions.ts";
 import { ApiError, type BulkAction, type BulkPreview } from "../api.ts";
 import { onKey } from "../keys.ts";
 import { t } from "../messages.ts";
-import { api, attempt, canOperate, notify } from "../session.ts";
+import { actions, api, notify } from "../session.ts";
 import { Dialog, Field } from "./dialog.tsx";
 import { Icon } from "./icon.tsx";
 import { title } from "./task-table.tsx";
 
-const LOOK_EVERY = 1000;
 const UNCONFIRMED = 100;
 const RATE = 500;
 export const DEFAULT_RATE = String(RATE);
 
 export type TaskAction = "retry" | "cancel";
-/** One that this tab has started. */
-const actions = signal<readonly (BulkAction & { verb: TaskAction })[]>([]);
 
 /** Show the progress of an action that was started here, on every page of this tab. */
-export function follow(started: BulkAction, verb: TaskAction): void {
-  actions.value = [...actions.value, { ...started, verb }];
+export function follow(started: BulkAction): void {
+  actions.value = withAction(actions.value, started, "own");
 }
 
 interface BulkBarProps { uuids: readonly string[]; q: string; onDone: () => void }
@@ -66,8 +63,7 @@ export function ActionDialog({ action, uuids, q = "", onClose, onDone }: ActionD
       notify("done", t.actionDone[action](1));
     } else {
       const what = uuids.length > 0 ? { uuids } : { token: preview?.token, confirm: n };
-      const started = await api.send<BulkAction>("POST", `/tasks/${action}`, { ...what, rate: rateOf(rate), reason });
-      follow(started, action);
+      follow(await api.send<BulkAction>("POST", `/tasks/${action}`, { ...what, rate: rateOf(rate), reason }));
     }
     onDone();
   };
@@ -124,35 +120,4 @@ function usePreview(action: TaskAction, q: string): { preview: BulkPreview | nul
     };
   }, [action, q]);
   return found;
-}
-
-const isOver = ({ state }: BulkAction) => state !== "running" && state !== "stopping";
-
-/** The actions of this tab; they go on without it. */
-export function BulkProgress() {
-  const open = actions.value.some((action) => !isOver(action));
-  useEffect(() => {
-    if (!open) return undefined;
-    const timer = window.setInterval(() => void attempt(async () => {
-      actions.value = await Promise.all(actions.value.map(async (action) => (
-        isOver(action) ? action : { ...(await api.get<BulkAction>(`/bulk-actions/${action.id}`)), verb: action.verb }
-      )));
-    }), LOOK_EVERY);
-    return () => window.clearInterval(timer);
-  }, [open]);
-  return (
-    <>
-      {actions.value.map((action) => (
-        <div key={action.id} class="banner progress-line" role="status">
-          <span><strong>{t.actionName[action.verb]}</strong> {t.actionState(action.done, action.found, action.changed, action.state)} {action.error}</span>
-          <progress value={action.done} max={Math.max(1, action.found)} aria-label={t.progress} />
-          {isOver(action)
-            ? <button onClick={() => (actions.value = actions.value.filter(({ id }) => id !== action.id))}>{t.close}</button>
-            : canOperate.value && <button onClick={() => void attempt(async () => {
-                await api.send("DELETE", `/bulk-actions/${action.id}`);
-              })}>{t.stop}</button>}
-        </div>
-      ))}
-    </>
-  );
 }

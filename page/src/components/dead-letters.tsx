@@ -20,7 +20,7 @@ export function DeadLetters() {
   const { query } = router.location.value;
   const filter = Object.fromEntries(NAMES.map((name) => [name, query.get(name) ?? ""])) as Filter;
   const { data, error, reload } = useView<DeadLetterList>("/dlt", { ...filter, limit: 100 }, {
-    watch: "watch=overview", on: ["invalidate"], pause: 2000, every: 5000,
+    watch: "watch=overview", on: ["bulk_action"], pause: 2000, every: 5000,
   });
   const [chosen, choose] = useState<ReadonlySet<string>>(new Set());
   const [isAsking, ask] = useState(false);

@@ -60,7 +60,7 @@ interface FlowActionProps { id: string; action: TaskAction; tasks: number; onClo
 export function FlowActionDialog({ id, action, tasks, onClose, onDone }: FlowActionProps) {
   const [rate, setRate] = useState(DEFAULT_RATE);
   const start = async (reason: string) => {
-    follow(await api.send<BulkAction>("POST", `/flows/${encodeURIComponent(id)}/${action}`, { rate: rateOf(rate), reason }), action);
+    follow(await api.send<BulkAction>("POST", `/flows/${encodeURIComponent(id)}/${action}`, { rate: rateOf(rate), reason }));
     onDone();
   };
   return (

@@ -6,7 +6,7 @@ import { isTyping, onKey } from "../keys.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
 import { api, attempt, canOperate, isHeld, live, loadStatus, notices, notify, now, router, status, storeTrouble, theme, zone } from "../session.ts";
-import { BulkProgress } from "./bulk-bar.tsx";
+import { BulkProgress } from "./bulk-progress.tsx";
 import { ExplainOnKey } from "./explain-dialog.tsx";
 import { Help } from "./help.tsx";
 import { Icon } from "./icon.tsx";

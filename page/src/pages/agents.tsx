@@ -13,7 +13,7 @@ import { useView } from "../view.ts";
 
 export function AgentsPage() {
   const { data, error } = useView<AgentList>("/agents", {}, {
-    watch: "watch=overview", on: ["counts", "rates", "invalidate"], pause: 2000, every: 5000,
+    watch: "watch=overview", on: ["counts", "rates", "invalidate"], invalidatedBy: ["sources", "workers", "outbox"], pause: 2000, every: 5000,
   });
   return (
     <div class="stack">
@@ -89,7 +89,7 @@ function Handles({ counts }: { counts: Record<string, number> }) {
 
 function HandleList({ correlation }: { correlation: string }) {
   const { data, error } = useView<Rows<HandleRow>>("/resume-handles", { correlation }, {
-    watch: "watch=overview", on: ["invalidate"], pause: 2000, every: 2000,
+    watch: "watch=overview", on: ["invalidate"], invalidatedBy: ["outbox"], pause: 2000, every: 2000,
   });
   return (
     <Loaded data={data.value} error={error.value} rows={2}>

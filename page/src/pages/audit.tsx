@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
+import { isOver } from "../actions.ts";
 import type { AuditList, AuditRow } from "../api.ts";
-import { isRunning, Progress, stopAction } from "../components/action-progress.tsx";
+import { Progress, stopAction } from "../components/action-progress.tsx";
 import { Empty, Loaded } from "../components/empty.tsx";
 import { PageLink } from "../components/link.tsx";
 import { Badge } from "../components/state.tsx";
@@ -21,7 +22,7 @@ export function AuditPage() {
   const given = { since, user: query.get("user") ?? "", action: query.get("action") ?? "" };
   const cursor = query.get("cursor") ?? "";
   const { data, error } = useView<AuditList>("/audit", { ...given, cursor }, {
-    watch: "watch=overview", on: ["invalidate"], pause: 1000, every: 2000,
+    watch: "watch=overview", on: ["invalidate", "bulk_action"], pause: 1000, every: 2000,
   });
   useListKeys();
   const isFiltered = given.user !== "" || given.action !== "";
@@ -110,7 +111,7 @@ function Target({ row }: { row: AuditRow }) {
 }
 
 function State({ row }: { row: AuditRow }) {
-  if (isRunning(row.state)) {
+  if (!isOver(row)) {
     return (
       <span class="running-action">
         <Progress done={row.done} found={row.found} />

@@ -15,7 +15,7 @@ import { useView } from "../view.ts";
 export function BatchesPage() {
   const state = router.location.value.query.get("state") ?? "";
   const { data, error } = useView<Rows<BatchRow>>("/batches", { state, limit: 50 }, {
-    watch: "watch=overview", on: ["counts", "invalidate"], pause: 1500, load: 10,
+    watch: "watch=overview", on: ["counts", "invalidate"], invalidatedBy: ["sources", "limits"], pause: 1500, load: 10,
   });
   const current = useRowKeys((data.value?.items ?? []).map(({ id }) => pathOf("batches", id)));
   return (

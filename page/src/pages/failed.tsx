@@ -21,7 +21,7 @@ export function FailedPage() {
   const since = TIMES.find((time) => time === query.get("since")) ?? "24h";
   const source = query.get("source") ?? "";
   const { data, error } = useView<FailureList>("/failures", { since, source }, {
-    watch: "watch=overview", on: ["transitions", "counts", "invalidate"], pause: 2000, every: 10_000,
+    watch: "watch=overview", on: ["counts", "invalidate"], invalidatedBy: ["failures"], pause: 2000, every: 10_000,
   });
   useListKeys();
   return (

@@ -10,7 +10,7 @@ import { t } from "../messages.ts";
 import { canOperate } from "../session.ts";
 import { useView } from "../view.ts";
 
-const LIVE = { watch: "watch=overview", on: ["invalidate"], pause: 1000, every: 2000 } as const;
+const LIVE = { watch: "watch=overview", on: ["invalidate"], invalidatedBy: ["outbox", "limits"], pause: 1000, every: 2000 } as const;
 
 export function OutboxPage() {
   const { data, error, reload } = useView<OutboxDetail>("/outbox", {}, LIVE);

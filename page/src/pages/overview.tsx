@@ -21,7 +21,8 @@ const COORDINATOR = ":batch";
 
 export function OverviewPage() {
   const { data, error, reload } = useView<Overview>("/overview", {}, {
-    watch: "watch=overview", on: ["counts", "rates", "transitions", "attention", "invalidate"], pause: 1000, every: 5000,
+    watch: "watch=overview", on: ["counts", "rates", "attention", "invalidate"],
+    invalidatedBy: ["limits", "schedules", "workers", "sources", "failures"], pause: 1000, every: 5000,
   });
   const counts = useStreamedCounts(data.value);
   const found = data.value && counts ? { ...data.value, counts } : data.value;

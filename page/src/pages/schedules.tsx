@@ -16,7 +16,7 @@ import { useView } from "../view.ts";
 
 const MANY_AT_ONCE = 5;
 const DOT_ICONS: Record<string, IconName> = { none: "ready", ...Object.fromEntries(STATES.map((state) => [state, state])) };
-const ON_CHANGES = { watch: "watch=overview", on: ["invalidate"] as const };
+const ON_CHANGES = { watch: "watch=overview", on: ["invalidate"], invalidatedBy: ["schedules", "workers"] } as const;
 
 export function SchedulesPage() {
   const { data, error, reload } = useView<Rows<ScheduleRow>>("/schedules", {}, { ...ON_CHANGES, pause: 1000, every: 5000 });

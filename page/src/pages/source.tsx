@@ -21,7 +21,7 @@ const BATCHES = ":batch";
 export function SourcePage() {
   const { id } = router.location.value;
   const { data, error, reload } = useView<SourceDetail>(`/sources/${encodeURIComponent(id)}`, {}, {
-    watch: "watch=overview", on: ["counts", "rates", "transitions", "invalidate"], pause: 1000, every: 5000,
+    watch: "watch=overview", on: ["counts", "rates", "transitions", "invalidate"], invalidatedBy: ["sources", "limits", "schedules"], pause: 1000, every: 5000,
   });
   const onDone = () => reload(true);
   return (

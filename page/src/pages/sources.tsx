@@ -8,7 +8,7 @@ import { useView } from "../view.ts";
 
 export function SourcesPage() {
   const { data, error, reload } = useView<Rows<SourceRow>>("/sources", {}, {
-    watch: "watch=overview", on: ["counts", "rates", "transitions", "invalidate"], pause: 1000, every: 5000,
+    watch: "watch=overview", on: ["counts", "rates", "transitions", "invalidate"], invalidatedBy: ["sources", "limits", "schedules"], pause: 1000, every: 5000,
   });
   useListKeys();
   return (

@@ -23,7 +23,7 @@ const COLUMNS = 9;
 
 export function WorkersPage() {
   const { data, error } = useView<Rows<WorkerRow>>("/workers", {}, {
-    watch: "watch=overview", on: ["invalidate", "rates"], pause: 1000, every: 2000,
+    watch: "watch=overview", on: ["invalidate", "rates"], invalidatedBy: ["workers"], pause: 1000, every: 2000,
   });
   useListKeys();
   const live = data.value?.items.filter(({ alive }) => alive) ?? [];

@@ -15,6 +15,8 @@ from onthedot.clock.epoch import from_ms
 from onthedot.clock.protocol import Clock
 from onthedot.clock.wakeup import WakeUp
 from onthedot.errors import StoreError
+from onthedot.operations.audit import AuditOperations
+from onthedot.operations.bulk_progress import BulkProgress
 from onthedot.operations.feed_listener import FeedListener, Watch
 from onthedot.operations.feed_state import FeedState
 from onthedot.operations.task_queries import TaskQueries
@@ -41,6 +43,13 @@ class _Published(NamedTuple):
     more: int  # transitions that carry no uuid
 
 
+class _Outage(NamedTuple):
+    """The data of a message of the kind `store`."""
+
+    unavailable_since: datetime | None
+    error: str
+
+
 class ChangeFeed:
     """Reads the store while there are listeners, and sends each what it watches.
 
@@ -58,7 +67,7 @@ class ChangeFeed:
         ```
     """
 
-    def __init__(self, store: Store, tasks: TaskQueries, clock: Clock) -> None:
+    def __init__(self, store: Store, tasks: TaskQueries, audit: AuditOperations, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._epoch = secrets.token_hex(4)
@@ -70,8 +79,8 @@ class ChangeFeed:
         self._reading = asyncio.Lock()
         self._wakeup: WakeUp | None = None
         self._task: asyncio.Task[None] | None = None
-        self._unavailable_since: datetime | None = None
-        self._state = FeedState(store, tasks, clock)
+        self._outage: _Outage | None = None
+        self._state = FeedState(store, tasks, BulkProgress(audit, clock), clock)
         self.throughput: Throughput = Throughput(clock.now(), SECONDS)
         """Rates per source, and the history of the last 120 s as far as the feed was read."""
 
@@ -86,6 +95,8 @@ class ChangeFeed:
                 sent at first, at most 1,000; if they are not known, a `reset`. "": from now on.
         """
         listener = FeedListener(watch, self._leave)
+        if self._outage is not None:
+            listener.put("store", self._outage._asdict())
         if self._task is None or self._joining:
             self._joining[listener] = last_id
         else:
@@ -95,12 +106,12 @@ class ChangeFeed:
         return listener
 
     def publish(self, kind: str, data: object) -> None:
-        """Send a message to all listeners, such as the progress of an operation of this process."""
+        """Send a message to all listeners."""
         for listener in self._everyone():
             listener.put(kind, data)
 
     def recheck(self) -> None:
-        """Read limits, schedules and workers again, at once: this process has changed one of them."""
+        """Read limits, schedules, workers, the outbox and bulk actions again, at once: this process has changed one."""
         self._state.recheck()
         if self._wakeup is not None:
             self._wakeup.set()
@@ -193,13 +204,14 @@ class ChangeFeed:
                 listener.put_transitions(transitions, more)
             listener.advance(self._position)
         self._state.note(self._listeners, transitions, is_complete=not more and not page.gap)
+        self._state.note_failures(page.entries)
 
     async def _catch_up(self) -> None:
         """Read what has happened without listeners; then let those join that wait."""
         if self._clock.now() - self._read_at > MAX_IDLE:
             self._cursor = ""
             self._published.clear()
-            self._state.forget_counts()
+            self._state.forget()
         reads = 0
         while await self.read(MAX_REPLAYED) and reads < MAX_REPLAYED // ENTRIES:
             reads += 1
@@ -232,23 +244,24 @@ class ChangeFeed:
     def _pause(self, duration: float) -> float:
         is_fast = any(listener.watch.needs_transitions for listener in self._everyone())
         shortest = FAST_PAUSE if is_fast else SLOW_PAUSE
-        if self._unavailable_since is not None:
+        if self._outage is not None:
             return MAX_PAUSE
         return min(MAX_PAUSE, max(shortest, LOAD * duration))
 
     def _set_unavailable(self, error: StoreError) -> None:
-        if self._unavailable_since is None:
-            self._unavailable_since = from_ms(self._clock.now())
-            self.publish("store", {"unavailable_since": self._unavailable_since, "error": str(error)})
+        if self._outage is None:
+            self._outage = _Outage(from_ms(self._clock.now()), str(error))
+            self.publish("store", self._outage._asdict())
 
     def _set_available(self) -> None:
-        if self._unavailable_since is not None:
-            self._unavailable_since = None
-            self.publish("store", {"unavailable_since": None, "error": ""})
+        if self._outage is not None:
+            self._outage = None
+            self.publish("store", _Outage(None, "")._asdict())
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self._task = None
         self._wakeup = None
+        self._outage = None
         if not task.cancelled() and (error := task.exception()) is not None:
             for listener in self._everyone():
                 listener.fail(error)

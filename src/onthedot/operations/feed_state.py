@@ -1,23 +1,29 @@
-"""Messages for listeners of the change feed beside transitions: counts, rates, tasks, and what to read again."""
+"""Messages for listeners of the change feed beside transitions: counts, rates, tasks, actions, what to read again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from typing import Literal, TypeAlias
 
 from onthedot.clock.protocol import Clock
-from onthedot.operations.feed_listener import FeedListener
+from onthedot.operations.bulk_progress import BulkProgress
+from onthedot.operations.feed_listener import FeedListener, measured
+from onthedot.operations.read_interval import ReadInterval
+from onthedot.operations.sources import source_infos
 from onthedot.operations.task_queries import TaskQueries
 from onthedot.operations.throughput import ENDS, Step, Throughput
-from onthedot.stores.contract import State, Store, Transition
+from onthedot.operations.workers import worker_infos
+from onthedot.stores.capabilities import Outbox, find_capability
+from onthedot.stores.contract import ChangeEntry, State, Store, Transition
+
+Invalidated: TypeAlias = Literal["limits", "schedules", "workers", "sources", "failures", "outbox"]
 
 _COUNT_INTERVAL = 1_000.0  # ms between two tallies, and between two messages with rates
-_CONTROL_INTERVAL = 2_000.0  # ms between two reads of limits, schedules and workers
+_CONTROL_INTERVAL = 2_000.0  # ms between two reads of limits, schedules and workers, and of the outbox
 _FETCH_INTERVAL = 250.0  # ms between two reads of tasks
 _MAX_FETCHED = 100  # tasks per read
 _MAX_CHANGED = 1_000  # tasks to fetch
-_LOAD = 50  # an interval lasts at least this many times as long as the read before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,42 +46,21 @@ def rates_of(rates: Mapping[tuple[str, Step], float], sources: Iterable[str]) ->
     return Rates(rate("started"), rate(*ENDS), rate("failed"), rate("retried"))
 
 
-class _ReadInterval:
-    """When a read is due again: after its interval, or 50 times its duration."""
-
-    def __init__(self, clock: Clock, ms: float) -> None:
-        self._clock = clock
-        self._ms = ms
-        self._began = 0.0
-        self._next = -inf
-
-    @property
-    def is_over(self) -> bool:
-        return self._clock.now() >= self._next
-
-    def begin(self) -> None:
-        self._began = self._clock.now()
-
-    def end(self) -> None:
-        now = self._clock.now()
-        self._next = max(self._began + self._ms, now + _LOAD * (now - self._began))
-
-    def expire(self) -> None:
-        self._next = -inf
-
-
 class FeedState:
-    def __init__(self, store: Store, tasks: TaskQueries, clock: Clock) -> None:
+    def __init__(self, store: Store, tasks: TaskQueries, actions: BulkProgress, clock: Clock) -> None:
         self._store = store
         self._tasks = tasks
-        self._counting = _ReadInterval(clock, _COUNT_INTERVAL)
-        self._rating = _ReadInterval(clock, _COUNT_INTERVAL)
-        self._checking = _ReadInterval(clock, _CONTROL_INTERVAL)
-        self._fetching = _ReadInterval(clock, _FETCH_INTERVAL)
+        self._actions = actions
+        self._counting = ReadInterval(clock, _COUNT_INTERVAL)
+        self._rating = ReadInterval(clock, _COUNT_INTERVAL)
+        self._checking = ReadInterval(clock, _CONTROL_INTERVAL)
+        self._checking_outbox = ReadInterval(clock, _CONTROL_INTERVAL)
+        self._fetching = ReadInterval(clock, _FETCH_INTERVAL)
         self._is_stale = True
+        self._has_failed = False  # a task, since the last tally
         self._counts: dict[str, dict[State, int]] | None = None
         self._rates: dict[str, Rates] = {}
-        self._control: dict[str, object] = {}
+        self._control: dict[Invalidated, object] = {}  # as it was read last
         self._changed: dict[str, None] = {}  # tasks to fetch, in order
 
     def greet(self, listener: FeedListener) -> None:
@@ -84,15 +69,20 @@ class FeedState:
             listener.put("counts", self._counts)
         if self._rates:
             listener.put("rates", self._rates)
+        for record in self._actions.running:
+            listener.put("bulk_action", record, key=record.id)
 
     def recheck(self) -> None:
-        """Read limits, schedules and workers at the next update."""
+        """Read limits, schedules, workers, the outbox and bulk actions at the next update."""
         self._checking.expire()
+        self._checking_outbox.expire()
+        self._actions.recheck()
 
-    def forget_counts(self) -> None:
+    def forget(self) -> None:
         """Count again: changes were not read."""
         self._counts = None
         self._is_stale = True
+        self._actions.forget()
 
     def note(
         self,
@@ -113,12 +103,20 @@ class FeedState:
         while len(self._changed) > _MAX_CHANGED:
             del self._changed[next(iter(self._changed))]
 
+    def note_failures(self, entries: Iterable[ChangeEntry]) -> None:
+        """Note whether a task has failed. A retry and a new failure leave the number of failed tasks as it was."""
+        if any("failed" in states for entry in entries for states in entry.counts.values()):
+            self._has_failed = True
+
     async def update(self, listeners: Iterable[FeedListener], throughput: Throughput) -> None:
         """Read what is due, and send what has changed."""
         await self._fetch(listeners)
         await self._count(listeners)
         self._rate(listeners, throughput)
         await self._check(listeners)
+        await self._check_outbox(listeners)
+        for record in await self._actions.changed():
+            _send(listeners, "bulk_action", record, key=record.id)
 
     async def _fetch(self, listeners: Iterable[FeedListener]) -> None:
         if not self._changed or not self._fetching.is_over:
@@ -130,10 +128,11 @@ class FeedState:
             self._changed.pop(uuid, None)
         self._fetching.end()
         for info in found:
+            message = measured("task", info)
             for listener in listeners:
                 watch = listener.watch
                 if info.uuid in watch.uuids or (watch.failures and info.state == "failed"):
-                    listener.put("task", info, key=info.uuid)
+                    listener.put_message(message, key=info.uuid)
 
     async def _count(self, listeners: Iterable[FeedListener]) -> None:
         if not self._is_stale or not self._counting.is_over:
@@ -147,6 +146,9 @@ class FeedState:
         if counts != self._counts:
             self._counts = counts
             _send(listeners, "counts", counts)
+        failed = {source: states["failed"] for source, states in counts.items() if states.get("failed")}
+        self._compare(listeners, "failures", failed, is_changed=self._has_failed)
+        self._has_failed = False
 
     def _rate(self, listeners: Iterable[FeedListener], throughput: Throughput) -> None:
         if not self._rating.is_over:
@@ -163,18 +165,35 @@ class FeedState:
         if not self._checking.is_over:
             return
         self._checking.begin()
-        found: dict[str, object] = {
-            "limits": sorted(await self._store.limits(), key=lambda limit: (limit.name, limit.owner)),
-            "schedules": sorted(await self._store.schedules(), key=lambda schedule: schedule.name),
-            "workers": sorted(await self._store.sessions()),
-        }
+        limits = sorted(await self._store.limits(), key=lambda limit: (limit.name, limit.owner))
+        schedules = sorted(await self._store.schedules(), key=lambda schedule: schedule.name)
+        sessions = await self._store.sessions()
         self._checking.end()
-        for what, value in found.items():
-            if what in self._control and self._control[what] != value:
-                _send(listeners, "invalidate", {"what": what}, key=what)
-        self._control = found
+        known: dict[tuple[str, State], int] = {(source, "ready"): 0 for source in self._counts or ()}
+        self._compare(listeners, "limits", limits)
+        self._compare(listeners, "schedules", schedules)
+        self._compare(listeners, "workers", sorted(sessions))
+        self._compare(listeners, "sources", source_infos(known, limits, worker_infos(sessions)))  # without counts
+
+    async def _check_outbox(self, listeners: Iterable[FeedListener]) -> None:
+        outbox = find_capability(self._store, Outbox)
+        if outbox is None or not self._checking_outbox.is_over:
+            return
+        self._checking_outbox.begin()
+        state = await outbox.outbox_state()
+        self._checking_outbox.end()
+        self._compare(listeners, "outbox", state)
+
+    def _compare(
+        self, listeners: Iterable[FeedListener], what: Invalidated, value: object, *, is_changed: bool = False
+    ) -> None:
+        """Report what is other than it was read before. is_changed: although it looks as before."""
+        if what in self._control and (is_changed or self._control[what] != value):
+            _send(listeners, "invalidate", {"what": what}, key=what)
+        self._control[what] = value
 
 
 def _send(listeners: Iterable[FeedListener], kind: str, data: object, key: str | None = None) -> None:
+    message = measured(kind, data)
     for listener in listeners:
-        listener.put(kind, data, key)
+        listener.put_message(message, key)

@@ -100,7 +100,7 @@ class Operations(Recorded):
         self.schedules: ScheduleOperations = ScheduleOperations(store, client, self.clock, observer, code.schedules)
         self.failure_counts: FailureCounts = FailureCounts(store, self.clock)
         self._attention = Attention(store, self.failure_counts)
-        self.feed: ChangeFeed = ChangeFeed(store, self.tasks, self.clock)
+        self.feed: ChangeFeed = ChangeFeed(store, self.tasks, self.audit, self.clock)
 
     def acting_as(self, actor: Actor, reason: str | None = None) -> Operations:
         """Return the same operations, in the name of an operator: each change has an entry in the audit log.

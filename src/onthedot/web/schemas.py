@@ -226,6 +226,13 @@ class AttentionRow(Struct, frozen=True, kw_only=True):
     holders: Sequence[HolderRow] = ()
 
 
+class AttentionList(Struct, frozen=True):
+    """The worst conditions, and how many more there are: part of the overview, and the data of its message."""
+
+    attention: Sequence[AttentionRow]
+    more_attention: int
+
+
 class SeriesDetail(Struct, frozen=True, kw_only=True):
     """Values over time, by name. step: seconds; at: when each span begins; times are in milliseconds.
 

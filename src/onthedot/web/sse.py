@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Literal, assert_never
 
@@ -12,13 +13,17 @@ from starlette.types import Receive, Scope, Send
 
 from onthedot.errors import StoreError, TaskNotFound
 from onthedot.model.task import TaskInfo
+from onthedot.operations.audit import AuditRecord
 from onthedot.operations.feed_listener import FeedListener, FeedMessage, TransitionsMessage, Watch, watch_flow
 from onthedot.web import server_events
 from onthedot.web.context import WebContext
 from onthedot.web.endpoints import Query, WebCall
 from onthedot.web.errors import ApiError
 from onthedot.web.filters import TaskQuery, Text, read_filter
+from onthedot.web.handlers.bulk_actions import action_detail
+from onthedot.web.handlers.overview import ATTENTION_AGE, read_attention
 from onthedot.web.handlers.tasks import task_rows
+from onthedot.web.schemas import AttentionList
 from onthedot.web.server_events import COMMENT, FIRST, HEADERS, StreamLifetime, encode_event
 
 _PROGRESS_AGE = 0.5  # seconds between two reads of the progress of a flow or batch
@@ -68,6 +73,7 @@ class ChangeStream:
         self._progress = progress
         self._sent_progress: object = None
         self._listener: FeedListener | None = None
+        self._attention: asyncio.Task[None] | None = None
         self._lifetime = StreamLifetime(self.end)
 
     def open(self) -> None:
@@ -82,13 +88,21 @@ class ChangeStream:
 
     def close(self) -> None:
         self.end()
+        if self._attention is not None:
+            self._attention.cancel()
         self._context.streams.remove(self)
         self._lifetime.stop()
 
     async def messages(self) -> AsyncGenerator[bytes, None]:
         listener = self._listener
         assert listener is not None
-        yield FIRST + encode_event("hello", self._hello())
+        yield FIRST
+        begin = await listener.begin()
+        # Of a stream that continues another, transitions are yet to be sent: the browser keeps its last id.
+        yield encode_event("hello", self._hello(begin), None if self._last_id else begin or None)
+        if self._call.query.watch == "overview":
+            self._attention = asyncio.create_task(self._follow_attention(listener), name="onthedot-attention")
+            self._attention.add_done_callback(_fail_with(listener))
         while True:
             try:
                 async with asyncio.timeout(server_events.COMMENT_EVERY):
@@ -102,9 +116,26 @@ class ChangeStream:
                 yield encoded
         yield encode_event("bye", None)
 
-    def _hello(self) -> dict[str, Any]:
+    def _hello(self, begin: str) -> dict[str, Any]:
         user = self._call.user
-        return {"now": datetime.now(UTC), "user": user.name, "role": user.role, "version": self._context.app.version}
+        return {
+            "now": datetime.now(UTC),
+            "user": user.name,
+            "role": user.role,
+            "version": self._context.app.version,
+            "cursor": begin or None,
+        }
+
+    async def _follow_attention(self, listener: FeedListener) -> None:
+        """It also changes with time alone, so it is read again and again: once for all tabs, and for GET /overview."""
+        sent: AttentionList | None = None
+        while True:
+            with suppress(StoreError, ApiError):  # the message "store" tells it
+                found = await read_attention(self._context)
+                if found != sent:
+                    sent = found
+                    listener.put("attention", found)
+            await asyncio.sleep(ATTENTION_AGE)
 
     async def _encode(self, message: FeedMessage) -> Sequence[bytes]:
         data = message.data
@@ -116,6 +147,8 @@ class ChangeStream:
             ]
             data = {"transitions": rows, "more": data.more}
             found += await self._progress_messages()
+        elif isinstance(data, AuditRecord):
+            data = action_detail(data, self._context.redaction)
         elif isinstance(data, TaskInfo):
             try:
                 data = (await task_rows(self._context)).row(data)
@@ -139,6 +172,16 @@ class ChangeStream:
             return ()
         self._sent_progress = found
         return (encode_event(kind, {"id": self._progress, "progress": found}),)
+
+
+def _fail_with(listener: FeedListener) -> Callable[[asyncio.Task[None]], None]:
+    """An error of the task ends the stream of the listener."""
+
+    def end(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            listener.fail(error)
+
+    return end
 
 
 def _public(state: str) -> str:

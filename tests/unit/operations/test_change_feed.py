@@ -3,104 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 
 import pytest
 
-from onthedot.clock.manual import ManualClock
-from onthedot.errors import StoreUnavailable
-from onthedot.operations import Operations
-from onthedot.operations.change_feed import ChangeFeed
-from onthedot.operations.feed_listener import FeedListener, FeedMessage, TransitionsMessage, Watch
-from onthedot.stores.contract import ChangePage, ClaimRequest, Ended, Lease, Limit, NewTask, SlotPool
-from onthedot.stores.memory import MemoryStore, change_log
-
-WORKER = "w"
-
-
-class SlowStore(MemoryStore):
-    """Counts reads, which may take time or fail."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        super().__init__(clock)
-        self._clock_of_test = clock
-        self.reads = 0
-        self.duration = 0.0
-        self.is_away = False
-
-    async def changes(self, after: str, limit: int, resolve: int = 0) -> ChangePage:
-        self.reads += 1
-        if self.is_away:
-            raise StoreUnavailable("no route")
-        self._clock_of_test.advance(self.duration)
-        return await super().changes(after, limit, resolve)
-
-
-class Shop:
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.store = SlowStore(self.clock)
-        self.feed: ChangeFeed = Operations(self.store, "c", self.clock).feed
-        self.number = 0
-
-    async def add(self, *uuids: str, source: str = "a") -> None:
-        await self.store.add([NewTask(uuid, source, b"{}") for uuid in uuids])
-
-    async def fail(self, uuid: str) -> None:
-        await self.store.heartbeat(WORKER, b"{}", 10**9)
-        self.number += 1
-        turn = await self.store.turn(WORKER, [], ClaimRequest(self.number, [SlotPool(100, {"a": 100})]))
-        assert turn.claim is not None
-        await self.store.turn(WORKER, [Ended(Lease(uuid, turn.claim.fence, WORKER), "failed", b"boom")], None)
-
-    async def step(self, ms: float = 0) -> None:
-        """Time passes, and everything that is due happens."""
-        self.clock.advance(ms)
-        for _ in range(30):
-            await asyncio.sleep(0)
-
-    async def pause(self) -> float:
-        """The pause that begins now, in ms."""
-        await self.step()
-        due = self.clock.next_timer()
-        assert due is not None
-        return due - self.clock.now()
-
-
-@asynccontextmanager
-async def opened() -> AsyncIterator[Shop]:
-    shop = Shop()
-    try:
-        yield shop
-    finally:
-        await shop.feed.close()
-        assert not shop.feed.is_reading
-
-
-def waiting(listener: FeedListener) -> list[FeedMessage]:
-    """All messages that wait."""
-    messages: list[FeedMessage] = []
-    while True:
-        try:
-            listener.next().send(None)
-        except StopIteration as answer:
-            messages.append(answer.value)
-        else:
-            return messages
-
-
-def of_kind(kind: str, messages: Sequence[FeedMessage]) -> list[object]:
-    return [message.data for message in messages if message.kind == kind]
-
-
-def uuids(messages: Sequence[FeedMessage]) -> list[str]:
-    found: list[str] = []
-    for data in of_kind("transitions", messages):
-        assert isinstance(data, TransitionsMessage)
-        assert data.more == 0
-        found += [transition.uuid for transition in data.transitions]
-    return found
+from onthedot.operations.feed_listener import MAX_BYTES, TransitionsMessage, Watch
+from onthedot.stores.contract import ChangePage, Limit, NewEvent
+from onthedot.stores.memory import change_log
+from tests.unit.operations.feed_shop import WORKER, invalidated, of_kind, opened, uuids, waiting
 
 
 async def test_store_is_read_only_while_there_are_listeners() -> None:
@@ -248,6 +157,39 @@ async def test_full_buffer_becomes_one_reset() -> None:
         assert len(waiting(slow)) < 5  # counts and rates replace their predecessors
 
 
+async def test_buffer_of_a_mebibyte_becomes_one_reset() -> None:
+    async with opened() as shop:
+        slow = shop.feed.listen()
+        quick = shop.feed.listen()
+        await shop.step()
+        waiting(slow)
+        large = "x" * (MAX_BYTES // 4)
+        for number in range(3):
+            shop.feed.publish("note", {"number": number, "text": large})
+            assert len(of_kind("note", waiting(quick))) == 1
+        assert len(of_kind("note", waiting(slow))) == 3
+        for number in range(4):
+            shop.feed.publish("note", {"number": number, "text": large})
+            assert len(of_kind("note", waiting(quick))) == 1
+        assert [message.kind for message in waiting(slow)] == ["reset"]
+        shop.feed.publish("counts", large * 8)  # alone, a message may be larger
+        shop.feed.publish("counts", large * 9)  # it replaces the other one
+        assert of_kind("counts", waiting(slow)) == [large * 9]
+
+
+async def test_listener_begins_at_a_position_from_which_another_can_continue() -> None:
+    async with opened() as shop:
+        listener = shop.feed.listen()
+        begin = await listener.begin()
+        await shop.add("1")
+        await shop.step(100)
+        assert uuids(waiting(listener)) == ["1"]
+        assert await listener.begin() == begin
+        other = shop.feed.listen(last_id=begin)
+        await shop.step()
+        assert uuids(waiting(other)) == ["1"]
+
+
 async def test_id_is_not_ahead_of_transitions_that_wait() -> None:
     async with opened() as shop:
         listener = shop.feed.listen()
@@ -320,11 +262,46 @@ async def test_changed_limit_is_reported_at_once_after_a_recheck() -> None:
         await shop.store.put_limits([Limit("a", paused=True, owner="operator")])
         shop.feed.recheck()
         await shop.step()
-        assert of_kind("invalidate", waiting(listener)) == [{"what": "limits"}]
+        assert invalidated(waiting(listener)) == {"limits", "sources"}
         await shop.store.heartbeat(WORKER, b"{}", 10**9)
         for _ in range(20):
             await shop.step(100)
-        assert of_kind("invalidate", waiting(listener)) == [{"what": "workers"}]
+        assert invalidated(waiting(listener)) == {"workers"}
+        await shop.store.heartbeat(WORKER, b'{"sources": ["b"]}', 10**9)
+        for _ in range(20):
+            await shop.step(100)
+        assert invalidated(waiting(listener)) == {"sources"}
+
+
+async def test_new_failure_invalidates_failures_although_their_number_stays() -> None:
+    async with opened() as shop:
+        await shop.add("1")
+        await shop.fail("1")
+        listener = shop.feed.listen()
+        await shop.step()
+        waiting(listener)
+        await shop.store.revive(["1"])
+        await shop.fail("1")
+        await shop.step(1_000)
+        assert invalidated(waiting(listener)) == {"failures"}
+        await shop.add("2")
+        await shop.step(1_000)
+        assert invalidated(waiting(listener)) == set()
+        await shop.store.revive(["1"])
+        await shop.step(1_000)
+        assert invalidated(waiting(listener)) == {"failures"}
+
+
+async def test_published_event_invalidates_the_outbox() -> None:
+    async with opened() as shop:
+        listener = shop.feed.listen()
+        await shop.step()
+        waiting(listener)
+        await shop.store.publish([NewEvent(id="e", topic="shop", key="k", bucket=0, payload=b"{}")])
+        await shop.step(2_000)
+        assert invalidated(waiting(listener)) == {"outbox"}
+        await shop.step(2_000)
+        assert invalidated(waiting(listener)) == set()
 
 
 async def test_store_that_is_away_is_reported_once_and_when_it_is_back() -> None:
@@ -344,6 +321,17 @@ async def test_store_that_is_away_is_reported_once_and_when_it_is_back() -> None
         await shop.add("1")
         await shop.step(100)
         assert uuids(waiting(listener)) == ["1"]
+
+
+async def test_listener_that_comes_during_an_outage_learns_of_it() -> None:
+    async with opened() as shop:
+        shop.store.is_away = True
+        shop.feed.listen()
+        await shop.step()
+        late = shop.feed.listen()
+        assert await late.begin() == ""
+        (away,) = waiting(late)
+        assert (away.kind, getattr(away.data, "get", str)("error")) == ("store", "no route")
 
 
 async def test_closed_listener_ends_its_iteration() -> None:

@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from onthedot import App
+import pytest
+
+from onthedot import App, TaskFailed
 from onthedot.web.app_site import app_site
 from onthedot.web.context import AppFacts
 from onthedot.web.open_streams import MAX_STREAMS_PER_USER
@@ -122,6 +124,50 @@ async def test_streams_see_changes_through_the_api_at_once(shop: App[Any], monke
         await site.operator.post("/sources/send/pause", {"reason": "vendor down"})
         assert rechecks == ["recheck"]
         assert await messages.until("invalidate") == {"what": "limits"}
+
+
+async def test_hello_has_the_position_from_which_a_stream_continues(shop: App[Any]) -> None:
+    async with shop.running(), web_site(shop) as site:
+        async with stream(site.port, "watch=tasks") as messages:
+            hello = await messages.until("hello")
+            assert hello["cursor"] == messages.last_id != ""
+            handle = await shop.named("send").enqueue(to="ann")
+            await messages.until("transitions")
+        async with stream(site.port, "watch=tasks", hello["cursor"]) as messages:
+            await messages.until("hello")
+            assert messages.last_id == ""  # the transitions since then are yet to come
+            data = await messages.until("transitions")
+            assert data["transitions"][0]["uuid"] == handle.uuid
+
+
+async def test_attention_arrives_when_it_changes(shop: App[Any]) -> None:
+    async with shop.running(), web_site(shop) as site, stream(site.port, "watch=overview") as messages:
+        assert (await messages.until("attention"))["more_attention"] == 0
+        handle = await shop.named("send").enqueue(to="bob", password="hunter2")
+        with pytest.raises(TaskFailed):
+            await handle.result(timeout=SOON)
+        while True:
+            found = (await messages.until("attention"))["attention"]
+            if found:
+                break
+        assert found[0]["kind"] == "failures"
+        assert "hunter2" not in str(found)
+        assert found == (await site.viewer.json("/overview"))["attention"]
+
+
+async def test_progress_of_a_bulk_action_reaches_other_streams_without_its_secrets(shop: App[Any]) -> None:
+    async with shop, web_site(shop) as site, stream(site.port, "watch=tasks") as messages:
+        await messages.until("counts")
+        send = shop.named("send").options(after=3600)
+        uuids = [(await send.enqueue(to=f"u{number}")).uuid for number in range(3)]
+        body = {"uuids": uuids, "rate": 4, "reason": "password=hunter2"}
+        started = (await site.operator.post("/tasks/cancel", body)).json()
+        seen: list[dict[str, Any]] = []
+        while not seen or seen[-1]["state"] == "running":
+            seen.append(await messages.until("bulk_action"))
+        assert {each["id"] for each in seen} == {started["id"]}
+        assert (seen[-1]["state"], seen[-1]["changed"], seen[-1]["user"]) == ("done", 3, "ana")
+        assert "hunter2" not in str(seen)
 
 
 async def test_unknown_last_id_is_answered_by_a_reset(shop: App[Any]) -> None:

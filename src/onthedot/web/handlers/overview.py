@@ -15,12 +15,14 @@ from onthedot.operations.humanize import short_id
 from onthedot.operations.series import SeriesData
 from onthedot.operations.sources import SourceInfo
 from onthedot.operations.workers import WorkerInfo
+from onthedot.web.context import WebContext
 from onthedot.web.endpoints import Query, WebCall
 from onthedot.web.handlers.series import read_series, release_marks, series_detail
 from onthedot.web.handlers.sources import oldest_ready, source_rows, worst_first
 from onthedot.web.rows import rates_row, utc
 from onthedot.web.schemas import (
     AttentionAction,
+    AttentionList,
     AttentionRow,
     HolderRow,
     Overview,
@@ -33,7 +35,7 @@ from onthedot.web.schemas import (
 _MAX_SOURCES = 50
 _MAX_ATTENTION = 5
 _SERIES = ("done", "failed", "retried", "depth", "latency_p50", "latency_p95", "lateness_p99")
-_ATTENTION_AGE = 2.0  # seconds
+ATTENTION_AGE = 2.0  # seconds
 _STATUS_AGE = 1.0  # seconds
 _MAX_PAUSED = 20
 _ALWAYS = ("tasks", "sources", "schedules", "workers", "failures", "flows", "batches", "waiting")
@@ -54,14 +56,12 @@ async def show_overview(call: WebCall[OverviewQuery, None]) -> Overview:
         for state in counts:
             counts[state] += getattr(source, state)
         counts["ready"] += source.parked
-    operations = call.operations
-    items, rows, oldest, series = await asyncio.gather(
-        call.context.shared.get("attention", _ATTENTION_AGE, lambda: operations.attention(live.state)),
+    attention, rows, oldest, series = await asyncio.gather(
+        read_attention(call.context, call.query.source),
         source_rows(call, live),
         oldest_ready(call, live),
         read_series(call, _SERIES, call.query.source, call.query.since),
     )
-    items = [item for item in items if call.query.source in ("", item.source)]
     rows = [row for row in rows if call.query.source in ("", row.name)]
     rates = live.by_source.get(call.query.source, live.rates)
     return Overview(
@@ -75,13 +75,23 @@ async def show_overview(call: WebCall[OverviewQuery, None]) -> Overview:
             oldest_ready=oldest.by_source.get(call.query.source) if call.query.source else oldest.of_all,
         ),
         history=live.history,
-        attention=[_attention_row(item, call.context.redaction) for item in items[:_MAX_ATTENTION]],
-        more_attention=max(0, len(items) - _MAX_ATTENTION),
+        attention=attention.attention,
+        more_attention=attention.more_attention,
         sources=sorted(rows, key=worst_first)[:_MAX_SOURCES],
         series=series_detail(series),
         releases=releases_of(live.workers),
         marks=await release_marks(call, series),
     )
+
+
+async def read_attention(context: WebContext, source: str = "") -> AttentionList:
+    """The worst conditions, as they were at most two seconds ago, for the overview and its stream."""
+    live = await context.live()
+    operations = context.operations
+    items = await context.shared.get("attention", ATTENTION_AGE, lambda: operations.attention(live.state))
+    items = [item for item in items if source in ("", item.source)]
+    rows = [_attention_row(item, context.redaction) for item in items[:_MAX_ATTENTION]]
+    return AttentionList(rows, max(0, len(items) - _MAX_ATTENTION))
 
 
 def _newest(series: SeriesData, name: str) -> float | None:
