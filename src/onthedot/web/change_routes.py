@@ -145,7 +145,7 @@ CHANGE_ROUTES: tuple[Route, ...] = (
         answer=Changed, summary="Cancel a batch and its parts", errors=("not_found",),
     ),
     Route(
-        method="POST", path="/signals/{name}", handler=signals.send_signal, access="operator", body=SignalBody,
+        method="POST", path="/signals/{name:path}", handler=signals.send_signal, access="operator", body=SignalBody,
         answer=SignalSent, summary="Send a signal", errors=("not_found",),
     ),
     Route(

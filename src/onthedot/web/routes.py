@@ -145,8 +145,9 @@ READ_ROUTES: tuple[Route, ...] = (
         query=signals.WaitingQuery, summary="Tasks that wait for signals or for other tasks",
     ),
     Route(
-        method="GET", path="/signals/{name}", handler=signals.list_signals, access="viewer", answer=Rows[SignalRow],
-        query=signals.SignalQuery, summary="The signals that are kept under a name", errors=("not_found", "invalid"),
+        method="GET", path="/signals/{name:path}", handler=signals.list_signals, access="viewer",
+        answer=Rows[SignalRow], query=signals.SignalQuery, summary="The signals that are kept under a name",
+        errors=("not_found", "invalid"),
     ),
     Route(
         method="GET", path="/outbox", handler=events.show_outbox, access="viewer", answer=OutboxDetail,

@@ -204,6 +204,8 @@ async def test_signal_is_sent_once_and_kept(shop: App[Any]) -> None:
         assert (await site.operator.post("/signals/approved", body)).json() == {"added": False}
         (row,) = (await site.viewer.json("/signals/approved"))["items"]
         assert (row["id"], row["payload"]) == ("s1", {"by": "ana", "token": "…"})
+        assert (await site.operator.post("/signals/paid%2Feu%20%3F", body)).json() == {"added": True}
+        assert [each["name"] for each in (await site.viewer.json("/signals/paid%2Feu%20%3F"))["items"]] == ["paid/eu ?"]
         assert (await site.operator.post("/signals/%00", {})).status == 422
         assert (await site.operator.post("/signals/approved", {"to": "nobody"})).status == 404
 

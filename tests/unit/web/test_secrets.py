@@ -37,7 +37,7 @@ WITH_TEXTS = {
     "/batches/{id}": "/batches/{batch}",
     "/batches/{id}/parts": "/batches/{batch}/parts",
     "/waiting": "/waiting",
-    "/signals/{name}": "/signals/kept",
+    "/signals/{name:path}": "/signals/kept",
     "/outbox": "/outbox",
     "/outbox/events": "/outbox/events?status=failed",
     "/outbox/events/{id}": "/outbox/events/order-1",
