@@ -159,7 +159,7 @@ export const t = {
   tags: "Tags",
   parent: "Parent",
   trace: "Trace",
-  why: { running: "What it does", pending: "Why it does not run yet" },
+  why: { running: "What it does", pending: "Why it does not run yet", ended: "Why it ended" },
   estimated: "Estimated start:",
   explainTitle: (id: string) => `Explain ${id}`,
   heldBy: "Held by",

@@ -1,4 +1,4 @@
-/** Why a task does not run: each reason with what holds the task back, and the button that ends the reason. */
+/** Why a task does not run, or has ended: each reason with what holds the task back, and the button that ends the reason. */
 import { useState } from "preact/hooks";
 import type { ExplanationText, Holder, ReasonAction, TaskDetail } from "../api.ts";
 import type { WaitingRow } from "../api-flows.ts";
@@ -22,13 +22,18 @@ export function Explain({ task, onDone }: ExplainProps) {
     <section class="card explain">
       <Icon name="info" />
       <div>
-        <h2>{t.why[task.state === "running" ? "running" : "pending"]}</h2>
+        <h2>{t.why[headingOf(task)]}</h2>
         <Reason reason={explain} count={explain.held_by_count} task={task} onDone={onDone} />
         {explain.more.map((more) => <Reason key={more.text} reason={more} count={more.held_by.length} task={task} onDone={onDone} isMinor />)}
         {explain.estimated_start && <p class="hint">{t.estimated} <Ago at={explain.estimated_start} /></p>}
       </div>
     </section>
   );
+}
+
+function headingOf({ state, ended_at }: TaskDetail): keyof typeof t.why {
+  if (ended_at) return "ended";
+  return state === "running" ? "running" : "pending";
 }
 
 interface ReasonProps extends ExplainProps { reason: ExplanationText; count: number; isMinor?: boolean }

@@ -24,7 +24,7 @@ import { useView } from "../view.ts";
 
 const ENDED = ["succeeded", "failed", "cancelled"];
 /** Milliseconds: what holds a task back can end without a change of the task. */
-const EXPLAIN_EVERY = 1000;
+const EXPLAIN_EVERY = 500;
 
 export function TaskPage() {
   const { id } = router.location.value;
@@ -60,7 +60,7 @@ function TaskView({ uuid }: { uuid: string }) {
       {(task) => (
         <div class="stack">
           <Head task={task} actions={possible} onAction={setAction} />
-          {!ENDED.includes(task.state) && <Explain task={task} onDone={() => reload(true)} />}
+          <Explain task={task} onDone={() => reload(true)} />
           {task.timeline && task.timeline.length > 0 && <Timeline segments={task.timeline} />}
           {task.errors.length > 0 && <Attempts errors={task.errors} />}
           <div class="columns">

@@ -126,6 +126,15 @@ async def test_reasons_that_no_operator_ends_have_no_action(studio: App[Any]) ->
         assert (found["reason"], found["action"]) == ("no_worker", None)
 
 
+async def test_cancelled_task_keeps_its_reason(studio: App[Any]) -> None:
+    async with studio, web_site(studio) as site:
+        handle = await studio.named("make").enqueue(size=1)
+        await site.operator.post(f"/tasks/{handle.uuid}/cancel", {"reason": "wrong customer"})
+        found = await explained(site, handle.uuid)
+        assert (found["reason"], found["action"]) == ("ended", None)
+        assert found["text"].endswith(": wrong customer")
+
+
 async def test_long_numbers_are_exact_and_long_results_are_cut(studio: App[Any]) -> None:
     async with studio.running(), web_site(studio) as site:
         make = studio.named("make")

@@ -138,7 +138,7 @@ async def show_task(call: WebCall[DetailQuery, None]) -> TaskDetail:
     related: RelatedTasks | UnsetType = UNSET
     if "explain" in include:
         explain = None
-        if not info.state.ended:
+        if not info.state.ended or info.reason:  # that of a cancel, or of an end without a run
             explain = explanation_detail(await call.operations.explain(uuid), call.context.redaction)
     if "timeline" in include:
         timeline = await timeline_segments(call.context, uuid)
