@@ -7,7 +7,7 @@ from typing import Any
 
 from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import BATCH, Store
-from tests.contract.steps import Worker, add, limit, names, task, tasks
+from tests.contract.steps import Worker, add, limit, member, names, states, task, tasks, waiting
 
 
 async def test_claim_parks_at_most_a_batch_of_a_paused_lane(store: Store, worker: Worker) -> None:
@@ -110,3 +110,20 @@ async def test_empty_lanes_are_purged_and_return_with_their_tokens(
     assert await worker.runs() == []
     clock.advance(1000)
     assert len(await worker.runs()) == 30
+
+
+async def test_ten_thousand_tasks_that_wait_for_one_counter_all_run_once(store: Store, worker: Worker) -> None:
+    await worker.heartbeat()
+    added: list[str] = []
+    for _ in range(10):
+        added += await add(store, *(waiting(("f", 1)) for _ in range(1000)))
+    (child,) = await add(store, member("f", source="b"))
+    await worker.runs("b")
+    claim = await worker.claim(outcomes=[worker.done(child)], total=2000)
+    ran = [each.uuid for each in claim.tasks]
+    while claim.tasks:
+        assert len(claim.tasks) <= BATCH
+        claim = await worker.claim(outcomes=[worker.done(each.uuid) for each in claim.tasks], total=2000)
+        ran += [each.uuid for each in claim.tasks]
+    assert sorted(ran) == sorted(added)
+    assert await states(store, added[::1000]) == ["succeeded"] * 10

@@ -10,7 +10,8 @@ import os
 import sys
 from typing import Any
 
-from onthedot import App, Call, current_task, group
+from onthedot import App, Call, Reject, current_task, group
+from onthedot.flows.builtin import StopSource
 from tests.faults.kill_points import append, kill_once
 from tests.faults.worker_processes import run_forked
 
@@ -44,5 +45,23 @@ def chord(size: int) -> Call[Any]:
     return group(same.s(number) for number in range(size)) | ordered
 
 
+@app.task
+async def refuse(number: int) -> int:
+    raise Reject(f"no {number}")
+
+
+def stopped(size: int) -> Call[Any]:
+    """A member fails, and the others, which have not started, are cancelled by a task that is killed twice."""
+    later = [same.options(after=3600).s(number) for number in range(size)]
+    return group([refuse.s(1), *later], on_error="stop") | ordered
+
+
+async def stop_and_die(source: StopSource, arguments: dict[str, Any], stop: Any = StopSource.call) -> None:
+    kill_once("before")
+    await stop(source, arguments)
+    kill_once("after")
+
+
 if __name__ == "__main__":
+    StopSource.call = stop_and_die  # type: ignore[method-assign]
     run_forked(int(sys.argv[1]), app.run)

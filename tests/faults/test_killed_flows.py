@@ -135,3 +135,17 @@ def test_flow_that_a_killed_task_spawns_is_added_once(url: str, run_log_path: Pa
         wait_for(lambda: set(tally()) == {"succeeded"}, 60)
     assert tally() == {"succeeded": 1 + size + 1}
     assert [line.split()[1] for line in run_log_path.read_text().splitlines()] == [str(size)]
+
+
+def test_stop_of_a_flow_goes_on_in_another_worker(url: str, run_log_path: Path) -> None:
+    """Its worker is killed before anything is cancelled, and the next one after everything is."""
+    size = scaled(100, 900)
+    with forked_workers(url, run_log_path, 2, PROGRAM):
+        handle = flow_app.stopped(size).delay()
+        wait_for(lambda: tally() == {"failed": 1, "cancelled": size + 1, "succeeded": 1}, 60)
+        (stop,) = flow_app.app.sync.find(source="onthedot.stop")
+        reasons = {info.reason for info in handle.tasks() if info.source == "same"}
+    assert (stop.state, stop.attempt, stop.crashes) == ("succeeded", 3, 2)
+    assert len(reasons) == 1
+    assert reasons.pop().startswith("stopped: ")
+    assert not run_log_path.exists(), "the last task ran"
