@@ -34,13 +34,15 @@ export interface BatchRow {
 
 export interface PartRow {
   number: number; uuid: string; items: number; refused: Record<string, number>; error: string; ended_at: string | null;
+  ms: number | null; worker: string | null;
 }
 
 export interface PartStateRow { index: number; uuid: string; state: State }
 
 export interface BatchDetail {
   batch: BatchRow; parts: PartRow[]; waits: string; alive: number; first_at: string | null; eta: string | null;
-  deadline: string | null; states: PartStateRow[]; refused: Record<string, number>; newest: string[];
+  eta_error_ms: number | null; deadline: string | null; states: PartStateRow[]; refused: Record<string, number>;
+  topped_up: number; retries: number; newest: string[];
 }
 
 export interface WaitingRow {

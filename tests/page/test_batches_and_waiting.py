@@ -31,7 +31,8 @@ def tab(chromium: Browser, studio: Shop) -> Iterator[Watched]:
 
 
 def new_batch(studio: Shop, style: str, gate: str) -> str:
-    call = f"studio.app.batch(studio.names, count=20, args={{'style': {style!r}, 'gate': {gate!r}}})"
+    """Its deadline is an hour away."""
+    call = f"studio.app.batch(studio.names, count=20, args={{'style': {style!r}, 'gate': {gate!r}}}, deadline=3600)"
     return run(studio, f"print((await {call}).id)")
 
 
@@ -51,11 +52,21 @@ def test_a_batch_is_seen_live(tab: Watched, studio: Shop, tmp_path: Path) -> Non
     tab.page.wait_for_selector(".batch-items:has-text('5 of 20')", timeout=LONG)
     tab.page.wait_for_selector("dt:has-text('May end')", timeout=LONG)
     assert tab.page.locator(".part.state-succeeded").count() == 1
+    tab.page.wait_for_selector("dt:has-text('May end') + dd:has-text('±')")
+    tab.page.wait_for_selector("dt:has-text('Deadline') + dd:has-text('on track')")
+    assert tab.page.locator(".batch-mark").count() == 4
+    line = tab.page.get_attribute(".batch-line", "aria-label") or ""
+    assert [mark.rpartition(" ")[0].rpartition(" ")[0] for mark in line.split(", ")] == [
+        "first result", "now", "may end", "deadline",
+    ]  # fmt: skip
     gate.touch()
     tab.page.wait_for_selector(".task-title .state-succeeded", timeout=LONG)
     tab.page.wait_for_selector(".batch-items:has-text('20 of 20')", timeout=LONG)
     assert tab.page.locator(".part.state-succeeded").count() == 4
     assert tab.page.locator(".newest-items li").count() == 20
+    tab.page.wait_for_selector("dt:has-text('Deadline') + dd:has-text('kept')")
+    tab.page.wait_for_selector(".batch-arrivals:has-text('Items arrived per second')")
+    assert tab.page.locator("table.rows td[data-name='Worker'] code").count() == 4
     assert XSS[:10] in tab.page.inner_text(".newest-items")
     assert tab.page.evaluate("window.attacked") is None
     assert_fits_and_is_accessible(tab)

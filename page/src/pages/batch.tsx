@@ -1,5 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import type { BatchDetail, PartRow, PartStateRow } from "../api-flows.ts";
+import { BatchTimes, DeadlineBadge } from "../components/batch-times.tsx";
 import { CopyButton } from "../components/copy.tsx";
 import { Loaded } from "../components/empty.tsx";
 import { Bar, CancelBatchDialog, Fact, WholeState } from "../components/flow-parts.tsx";
@@ -7,7 +8,7 @@ import { Icon } from "../components/icon.tsx";
 import { Download, PageLink } from "../components/link.tsx";
 import { StateBadge } from "../components/state.tsx";
 import { Ago, Clock } from "../components/time.tsx";
-import { count, duration, parseTime } from "../format.ts";
+import { count, duration, parseTime, shortId } from "../format.ts";
 import { onKey } from "../keys.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
@@ -38,6 +39,7 @@ function BatchView({ id }: { id: string }) {
         <div class="stack">
           <Head detail={detail} onCancel={() => cancel(true)} />
           {isAlive && detail.waits && <section class="card explain"><Icon name="info" /><div><h2>{t.whatItWaitsFor}</h2><p>{detail.waits}</p></div></section>}
+          <BatchTimes detail={detail} />
           <div class="columns">
             <Parts states={detail.states} />
             <Newest detail={detail} />
@@ -73,9 +75,11 @@ function Head({ detail, onCancel }: { detail: BatchDetail; onCancel: () => void 
         <Fact name={t.columns.began}><Clock at={batch.started_at} /> <span class="hint"><Ago at={batch.started_at} /></span></Fact>
         {detail.first_at && <Fact name={t.firstResult}>{t.after(took(detail.first_at))}</Fact>}
         {batch.ended_at && <Fact name={t.columns.duration}>{took(batch.ended_at)}</Fact>}
-        {detail.eta && <Fact name={t.eta}><Ago at={detail.eta} /></Fact>}
-        {detail.deadline && <Fact name={t.deadline}>{t.after(took(detail.deadline))}</Fact>}
+        {detail.eta && <Fact name={t.eta}><Ago at={detail.eta} />{detail.eta_error_ms !== null && <span class="hint"> {t.giveOrTake(duration(detail.eta_error_ms))}</span>}</Fact>}
+        {detail.deadline && <Fact name={t.deadline}>{t.after(took(detail.deadline))} <DeadlineBadge detail={detail} /></Fact>}
         {refused.length > 0 && <Fact name={t.refused}>{refused.map(([reason, n]) => `${reason} ${count(n)}`).join(", ")}</Fact>}
+        {detail.topped_up > 0 && <Fact name={t.toppedUp}>{count(detail.topped_up)}</Fact>}
+        {detail.retries > 0 && <Fact name={t.retries}>{count(detail.retries)}</Fact>}
         <Fact name={t.coordinator}><PageLink to={pathOf("tasks", batch.id)}>{t.openTask}</PageLink></Fact>
       </dl>
       <Bar done={batch.items} failed={0} total={batch.count} name={t.columns.items} />
@@ -104,11 +108,13 @@ function Parts({ states }: { states: readonly PartStateRow[] }) {
 /** The newest items first, as text. */
 function Newest({ detail }: { detail: BatchDetail }) {
   const { batch, newest } = detail;
+  const path = `/batches/${encodeURIComponent(batch.id)}/parts`;
   return (
     <section class="card">
       <div class="card-head">
         <h2>{t.newestItems}</h2>
-        {newest.length > 0 && <Download address={api.address(`/batches/${encodeURIComponent(batch.id)}/parts`, { limit: 200 })}>{t.download}</Download>}
+        <CopyButton text={new URL(api.address(path), window.location.href).href} label={t.copyStream} />
+        {newest.length > 0 && <Download address={api.address(path, { limit: 200 })}>{t.download}</Download>}
       </div>
       {newest.length === 0
         ? <p class="hint">{t.noItems}</p>
@@ -124,7 +130,7 @@ function PartTable({ detail }: { detail: BatchDetail }) {
     <section class="card">
       <div class="card-head"><h2>{t.endedParts}</h2></div>
       <table class="rows cards">
-        <thead><tr><th class="state-column">{t.columns.state}</th><th>{t.columns.part}</th><th class="number">{t.columns.items}</th><th>{t.refused}</th><th>{t.columns.reason}</th><th class="number">{t.ended}</th></tr></thead>
+        <thead><tr><th class="state-column">{t.columns.state}</th><th>{t.columns.part}</th><th class="number">{t.columns.items}</th><th>{t.refused}</th><th>{t.columns.reason}</th><th>{t.columns.worker}</th><th class="number">{t.columns.duration}</th><th class="number">{t.ended}</th></tr></thead>
         <tbody>
           {newest.map((part) => (
             <tr key={part.number}>
@@ -133,6 +139,8 @@ function PartTable({ detail }: { detail: BatchDetail }) {
               <td class="number" data-name={t.columns.items}>{count(part.items)}</td>
               <td data-name={t.refused}>{Object.entries(part.refused).map(([reason, n]) => `${reason} ${count(n)}`).join(", ") || <span class="none">{t.none}</span>}</td>
               <td class="reason error-text"><span class="clamp">{part.error}</span></td>
+              <td data-name={t.columns.worker}>{part.worker ? <code title={part.worker}>{shortId(part.worker)}</code> : <span class="none">{t.none}</span>}</td>
+              <td class="number" data-name={t.columns.duration}>{part.ms === null ? t.none : duration(part.ms)}</td>
               <td class="number" data-name={t.ended}>{t.after(duration((parseTime(part.ended_at) ?? begin) - begin))}</td>
             </tr>
           ))}

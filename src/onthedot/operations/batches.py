@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from typing import NamedTuple
 
 from msgspec import Raw
 
@@ -80,6 +81,8 @@ class PartInfo:
     number: in the order of the ends, from 1
     index: in the order of the request, from 0; top-ups follow
     uuid: of its task
+    ms: how long its last run took; None: it has not run, runs again, or its task is not kept
+    worker: the session of that run
     """
 
     number: int
@@ -89,6 +92,8 @@ class PartInfo:
     refused: Mapping[str, int]
     error: str
     ended: datetime | None
+    ms: int | None = None
+    worker: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,8 @@ class BatchDetails:
     deadline: when the batch is over, whatever is missing
     states: of all parts that are known, also of those that are not added yet
     newest: the last items, as plain JSON values, oldest first
+    topped_up: items that top-ups have given
+    retries: of its parts after errors and crashes, as far as their tasks are kept
     """
 
     batch: BatchInfo
@@ -116,6 +123,8 @@ class BatchDetails:
     deadline: datetime | None = None
     states: tuple[PartState, ...] = ()
     newest: tuple[object, ...] = ()
+    topped_up: int = 0
+    retries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,31 +182,32 @@ class BatchOperations(Recorded):
         if record.history.ended is None:
             waits = (await explain(self._store, record, now, zone)).text
         parts = await read_parts(self._store, batch)
-        uuids = MemberUuids(batch)
-        infos = tuple(_part_info(number, part, uuids.of(part.index)) for number, part in enumerate(parts, 1))
         info = _batch_info(record, parts)
         request = _request(record)
         deadline = None
         if request.deadline is not None:
             deadline = from_ms(record.added + request.deadline)
-        states = await self._part_states(batch, info.progress.total, parts)
-        return BatchDetails(info, infos, waits, deadline, states, newest_items(parts, _MAX_NEWEST))
+        tasks = await self._part_tasks(batch, info.progress.total, parts)
+        return BatchDetails(
+            info,
+            tuple(_part_info(number, part, tasks[part.index]) for number, part in enumerate(parts, 1)),
+            waits,
+            deadline,
+            _part_states(tasks, parts),
+            newest_items(parts, _MAX_NEWEST),
+            sum(count_items(part) for part in parts if part.index >= len(request.sizes)),
+            sum(task.record.history.retries + task.record.history.crashes for task in tasks if task.record is not None),
+        )
 
-    async def _part_states(self, batch: str, total: int, parts: Sequence[StoredPart]) -> tuple[PartState, ...]:
-        """A part that has ended keeps its state when its task is not kept any more."""
-        ended = {part.index: "succeeded" if part.error is None else part.error.state for part in parts}
+    async def _part_tasks(self, batch: str, total: int, parts: Sequence[StoredPart]) -> list[_PartTask]:
+        """Of all parts that are known, by their index, also of those that are not added yet."""
         uuids = MemberUuids(batch)
-        indexes = range(max(total, *(index + 1 for index in ended)) if ended else total)
-        found: list[PartState] = []
+        indexes = range(max(total, *(part.index + 1 for part in parts)) if parts else total)
+        found: list[_PartTask] = []
         for start in range(0, len(indexes), BATCH):
-            page = indexes[start : start + BATCH]
-            records = await self._store.get([uuids.of(index) for index in page])
-            for index, record in zip(page, records, strict=True):
-                state = ended.get(index, "waiting")
-                if record is not None:
-                    state = public_state(record.state).value
-                found.append(PartState(index, uuids.of(index), state))
-        return tuple(found)
+            page = [uuids.of(index) for index in indexes[start : start + BATCH]]
+            found += map(_PartTask, page, await self._store.get(page))
+        return found
 
     async def progress(self, batch: str) -> BatchProgress:
         """Return how far a batch is."""
@@ -356,8 +366,44 @@ def _progress(request: BatchRequest, parts: Sequence[StoredPart]) -> BatchProgre
     return BatchProgress(counts.done, counts.failed, counts.total, counts.items, request.count)
 
 
-def _part_info(number: int, part: StoredPart, uuid: str) -> PartInfo:
+class _PartTask(NamedTuple):
+    """The task of a part. record: None: it is not added yet, or not kept any more."""
+
+    uuid: str
+    record: Record | None
+
+
+def _part_states(tasks: Sequence[_PartTask], parts: Sequence[StoredPart]) -> tuple[PartState, ...]:
+    """A part that has ended keeps its state when its task is not kept any more."""
+    ended = {part.index: "succeeded" if part.error is None else part.error.state for part in parts}
+    found: list[PartState] = []
+    for index, task in enumerate(tasks):
+        state = ended.get(index, "waiting")
+        if task.record is not None:
+            state = public_state(task.record.state).value
+        found.append(PartState(index, task.uuid, state))
+    return tuple(found)
+
+
+def _part_info(number: int, part: StoredPart, task: _PartTask) -> PartInfo:
     error = ""
     if part.error is not None:
         error = f"{part.error.type}: {part.error.message}" if part.error.type else part.error.message
-    return PartInfo(number, part.index, uuid, count_items(part), part.refused, error, from_optional_ms(part.ended))
+    ms: int | None = None
+    worker: str | None = None
+    record = task.record
+    if record is not None and record.attempt == part.attempt and record.history.started is not None:  # no later run
+        worker = record.history.session
+        if record.history.ended is not None:
+            ms = record.history.ended - record.history.started
+    return PartInfo(
+        number,
+        part.index,
+        task.uuid,
+        count_items(part),
+        part.refused,
+        error,
+        from_optional_ms(part.ended),
+        ms,
+        worker,
+    )

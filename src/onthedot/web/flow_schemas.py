@@ -113,7 +113,7 @@ class BatchRow(Struct, frozen=True, kw_only=True):
 
 
 class PartRow(Struct, frozen=True):
-    """A part of a batch that has ended."""
+    """A part of a batch that has ended. ms, worker: of its last run; null: there is none, or its task is not kept."""
 
     number: int
     uuid: str
@@ -121,6 +121,8 @@ class PartRow(Struct, frozen=True):
     refused: Mapping[str, int]
     error: str
     ended_at: Moment | None
+    ms: int | None
+    worker: str | None
 
 
 class PartStateRow(Struct, frozen=True):
@@ -134,8 +136,10 @@ class PartStateRow(Struct, frozen=True):
 class BatchDetail(Struct, frozen=True, kw_only=True):
     """A batch in full. waits: why it does not go on; alive: tasks of it that have not ended.
 
-    first_at: when the first part with items ended; eta: when the last part may end, by the speed so far; deadline: when
-    the batch is over, whatever is missing; refused: items by reason; newest: the last items as JSON text, oldest first
+    first_at: when the first part with items ended; eta: when the last part may end, by the speed so far, and
+    eta_error_ms: its standard error; deadline: when the batch is over, whatever is missing; refused: items by reason;
+    topped_up: items that top-ups have given; retries: of its parts after errors and crashes; newest: the last items as
+    JSON text, oldest first
     """
 
     batch: BatchRow
@@ -144,9 +148,12 @@ class BatchDetail(Struct, frozen=True, kw_only=True):
     alive: int
     first_at: Moment | None
     eta: Moment | None
+    eta_error_ms: int | None
     deadline: Moment | None
     states: Sequence[PartStateRow]
     refused: Mapping[str, int]
+    topped_up: int
+    retries: int
     newest: Sequence[str]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from math import sqrt
+from typing import Any, NamedTuple
 
 from onthedot.codec.plain_json import json_value
 from onthedot.model.redaction import Redaction
 from onthedot.model.stored_batches import read_part
-from onthedot.operations.batches import BatchInfo, plain_items
+from onthedot.operations.batches import BatchInfo, PartInfo, plain_items
 from onthedot.web.bodies import ReasonBody
 from onthedot.web.endpoints import Query, WebCall
 from onthedot.web.flow_schemas import BatchDetail, BatchRow, PartRow, PartStateRow, StreamList
@@ -51,34 +52,56 @@ async def show_batch(call: WebCall[Query, None]) -> BatchDetail:
     batch = await call.operations.batches.complete_id(call.path["id"])
     found = await call.context.shared.get(f"batch {batch}", 0.0, lambda: call.operations.batch_details(batch))
     redaction = call.context.redaction
-    parts = [
-        PartRow(part.number, part.uuid, part.items, part.refused, redaction.text(part.error), utc(part.ended))
-        for part in found.parts[:_MAX_PARTS]
-    ]
+    parts = [_part_row(part, redaction) for part in found.parts[:_MAX_PARTS]]
     refused: Counter[str] = Counter()
     for part in found.parts:
         refused.update(part.refused)
     has_ended = found.batch.ended is not None
+    end = None if has_ended else estimated_end(found.batch, datetime.now(UTC))
     return BatchDetail(
         batch=await _batch_row(call, found.batch),
         parts=parts,
         waits=found.waits,
         alive=sum(state.state in _LIVING for state in found.states) + (not has_ended),
         first_at=min((part.ended for part in found.parts if part.items and part.ended is not None), default=None),
-        eta=None if has_ended else _eta(found.batch, datetime.now(UTC)),
+        eta=None if end is None else end.at,
+        eta_error_ms=None if end is None else round(end.error / timedelta(milliseconds=1)),
         deadline=found.deadline,
         states=[PartStateRow(each.index, each.uuid, state_name(each.state)) for each in found.states[:_MAX_PARTS]],
         refused=refused,
+        topped_up=found.topped_up,
+        retries=found.retries,
         newest=[_item_text(item, redaction) for item in found.newest],
     )
 
 
-def _eta(batch: BatchInfo, now: datetime) -> datetime | None:
-    """None before the first part has ended."""
+def _part_row(part: PartInfo, redaction: Redaction) -> PartRow:
+    return PartRow(
+        part.number,
+        part.uuid,
+        part.items,
+        part.refused,
+        redaction.text(part.error),
+        utc(part.ended),
+        part.ms,
+        part.worker,
+    )
+
+
+class EstimatedEnd(NamedTuple):
+    """When the last part may end. error: the standard error of that."""
+
+    at: datetime
+    error: timedelta
+
+
+def estimated_end(batch: BatchInfo, now: datetime) -> EstimatedEnd | None:
+    """None before the first part has ended. The ends of n parts give a speed with a relative error of 1/√n."""
     progress = batch.progress
     if not progress.done or progress.done >= progress.total:
         return None
-    return now + (now - batch.added) / progress.done * (progress.total - progress.done)
+    left = (now - batch.added) / progress.done * (progress.total - progress.done)
+    return EstimatedEnd(now + left, left / sqrt(progress.done))
 
 
 def _item_text(item: object, redaction: Redaction) -> str:
