@@ -106,7 +106,8 @@ def kafka_service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         yield KafkaService(given)
         return
     certificates = Certificates(tmp_path_factory.mktemp("kafka"))
-    with broker(security_settings(certificates), LISTENERS) as shared:
+    settings = security_settings(certificates) | {"broker.session.timeout.ms": "60000"}  # it is never killed
+    with broker(settings, LISTENERS) as shared:
         service = KafkaService(shared.address, shared, certificates)
         yield service
         if not request.session.testsfailed:  # a failing test may leave something
