@@ -141,6 +141,22 @@ async def test_purge_drops_expired_signals(store: Store, clock: ManualClock) -> 
     assert await sent(store, "~paid") == []
 
 
+async def test_names_of_kept_signals_are_listed_by_the_time_that_they_expire(store: Store, clock: ManualClock) -> None:
+    assert list(await store.signal_names(10)) == []
+    await send(store, "~paid", "1", b"", 2 * DAY)
+    await send(store, "~ends", "1", b"", DAY)
+    await send(store, "u1~approved", "1", b"", 3 * DAY)
+    await send(store, "~paid", "2", b"", 4 * DAY)
+    assert list(await store.signal_names(10)) == ["~paid", "u1~approved", "~ends"]
+    assert list(await store.signal_names(2)) == ["~paid", "u1~approved"]
+    assert list(await store.signal_names(1)) == ["~paid"]
+    clock.advance(DAY)
+    assert list(await store.signal_names(10)) == ["~paid", "u1~approved"], "one has expired, and none is purged"
+    clock.advance(2 * DAY)
+    await store.purge(10)
+    assert list(await store.signal_names(10)) == ["~paid"]
+
+
 async def test_numbers_grow_after_the_counter_was_purged(store: Store, worker: Worker, clock: ManualClock) -> None:
     await send(store, "~paid", "1")
     first = (await store.signals("~paid", 0, 10)).value

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 from msgspec.structs import replace
 
-from onthedot.stores.contract import Links, NewTask, Wait
+from onthedot.stores.contract import MAX_KEPT_SIGNALS, Links, NewTask, Wait
 from tests.model.example_settings import often
 from tests.model.steps import Steps
 from tests.model.stored_subscriptions import stored_subscriptions
@@ -55,6 +55,8 @@ class FlowSteps(Steps):
         for name in SIGNALS:
             theirs, ours = self.call("signals", name, 0, 10)
             assert (theirs.value, list(theirs.signals)) == (ours.value, ours.signals)
+        theirs, ours = self.call("signal_names", MAX_KEPT_SIGNALS)
+        assert set(theirs) == set(ours)
 
     @invariant()
     def no_flow_differs(self) -> None:

@@ -109,6 +109,11 @@ class NaiveCounters(Control):
         found = [row.signal for row in self._kept(name) if row.signal.number > after]
         return SignalPage(self._count_of(name).value, found[:limit])
 
+    def signal_names(self, limit: int) -> list[str]:
+        kept = [row for row in self.signal_rows if row.until > self.clock.now()]
+        latest = sorted(kept, key=lambda row: row.until, reverse=True)[:limit]
+        return list(dict.fromkeys(row.name for row in latest))
+
     # -- retention
 
     def is_kept_for_flow(self, row: Row) -> bool:

@@ -44,6 +44,18 @@ def test_an_empty_store_shows_how_to_begin(tab: Watched, studio: Shop, path: str
     assert_fits_and_is_accessible(tab)
 
 
+def test_kept_signals_are_shown_if_nothing_waits(tab: Watched, studio: Shop) -> None:
+    run(studio, f"await studio.app.signal('paid', {{'order': 17, 'note': {XSS!r}}})")
+    visit(tab, studio, "waiting")
+    tab.page.wait_for_selector(".empty")
+    row = tab.page.locator("tr:has-text('paid')")
+    assert row.locator("td.number").all_inner_texts() == ["0", "1"]
+    row.get_by_role("button").click()
+    tab.page.wait_for_selector("li:has-text('\"order\":17')")
+    assert tab.page.evaluate("window.attacked") is None
+    assert_fits_and_is_accessible(tab)
+
+
 def test_a_batch_is_seen_live(tab: Watched, studio: Shop, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     batch = new_batch(studio, XSS, str(gate))

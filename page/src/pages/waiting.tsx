@@ -32,17 +32,19 @@ export function WaitingPage() {
         {flow && <><span class="hint">{t.ofFlow(shortId(flow))}</span><PageLink class="button" to={pathOf("waiting")}>{t.allWaiting}</PageLink></>}
       </header>
       <Loaded data={data.value} error={error.value}>
-        {({ items, more, signals }) => (items.length === 0
-          ? <Empty icon="waiting" title={t.empty.waiting} text={t.empty.waitingText} code={t.empty.waitingCode} />
-          : (
-            <>
-              <section class="card">
-                <Table rows={items} current={current} onSignal={signal} onCancel={cancel} />
-                {more && <p class="hint">{t.moreWaiting(items.length)}</p>}
-              </section>
-              {signals.length > 0 && <Signals rows={signals} />}
-            </>
-          ))}
+        {({ items, more, signals }) => (
+          <>
+            {items.length === 0
+              ? <Empty icon="waiting" title={t.empty.waiting} text={t.empty.waitingText} code={t.empty.waitingCode} />
+              : (
+                <section class="card">
+                  <Table rows={items} current={current} onSignal={signal} onCancel={cancel} />
+                  {more && <p class="hint">{t.moreWaiting(items.length)}</p>}
+                </section>
+              )}
+            {signals.length > 0 && <Signals rows={signals} />}
+          </>
+        )}
       </Loaded>
       {signalled && <SignalDialog row={signalled} onClose={() => signal(null)} onDone={() => reload(true)} />}
       {cancelled && <ActionDialog action="cancel" uuids={[cancelled.uuid]} onClose={() => cancel(null)} onDone={() => reload(true)} />}
@@ -88,7 +90,7 @@ function ForTasks({ row }: { row: WaitingRow }) {
   return <>{text} <PageLink to={pathOf("flows", row.flow)}>{t.ofFlow(shortId(row.flow))}</PageLink></>;
 }
 
-/** The kept signals of the names that tasks wait for. */
+/** The kept signals, of the names that tasks wait for first. */
 function Signals({ rows }: { rows: readonly AwaitedSignalRow[] }) {
   const [shown, show] = useState("");
   return (

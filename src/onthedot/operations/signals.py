@@ -20,6 +20,7 @@ from onthedot.stores.contract import MAX_KEPT_SIGNALS, NewSignal, Record, Store,
 _PAGE = 1000
 _MAX_LOOKED_AT = 20_000  # tasks
 _MAX_NAMES = 20
+_MAX_SIGNALS = 1000  # whose names are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class WaitingTask:
 
 @dataclass(frozen=True, slots=True)
 class AwaitedSignal:
-    """The kept signals under a name that tasks wait for."""
+    """The kept signals under a name, and how many tasks wait for it."""
 
     name: str
     waiting: int
@@ -144,13 +145,20 @@ class SignalOperations(Recorded):
             found.append(replace(task, label=headers.label, flow=flow, needed=needed, reached=reached))
         return found
 
-    async def awaited(self, tasks: Sequence[WaitingTask]) -> list[AwaitedSignal]:
-        """Return the kept signals of the names for which these tasks wait, at most 20 names."""
+    async def awaited(self, tasks: Sequence[WaitingTask], *, others: bool = False) -> list[AwaitedSignal]:
+        """Return the kept signals of the names for which these tasks wait, at most 20 names.
+
+        others: then of names for which none of them waits, those that expire last first; without signals to one task
+        """
         counts = Counter(name for task in tasks for name in task.names)
+        names = [name for name, _ in counts.most_common(_MAX_NAMES)]
+        if others:
+            shared = [name for name in map(_shared_name, await self._store.signal_names(_MAX_SIGNALS)) if name]
+            names += [name for name in shared if name not in counts]
         found: list[AwaitedSignal] = []
-        for name, waiting in counts.most_common(_MAX_NAMES):
+        for name in names[:_MAX_NAMES]:
             kept = await self.kept(name)
-            found.append(AwaitedSignal(name, waiting, len(kept), kept[0].at if kept else None))
+            found.append(AwaitedSignal(name, counts[name], len(kept), kept[0].at if kept else None))
         return found
 
     async def waiting(self, name: str | None = None) -> AsyncIterator[WaitingTask]:
@@ -164,6 +172,15 @@ class SignalOperations(Recorded):
 
 def _counter(name: str, to: str | None) -> str:
     return shared_signal(name) if to is None else own_signal(to, name)
+
+
+def _shared_name(counter: str) -> str | None:
+    """
+    >>> _shared_name("~approved"), _shared_name("0193~approved")
+    ('approved', None)
+    """
+    name = signal_name(counter)
+    return name if name is not None and counter == shared_signal(name) else None
 
 
 def _target(signal: NewSignal) -> str:

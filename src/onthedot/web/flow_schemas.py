@@ -204,7 +204,10 @@ class AwaitedSignalRow(Struct, frozen=True):
 
 
 class WaitingList(Struct, frozen=True):
-    """Tasks that wait, those for signals first. more: there are more than these."""
+    """Tasks that wait, those for signals first. more: there are more than these.
+
+    signals: at most 20 names: those for which these tasks wait; without a filter also others of kept signals
+    """
 
     items: Sequence[WaitingRow]
     more: bool

@@ -150,6 +150,22 @@ async def has_ended(site: WebSite, batch: str) -> bool:
     return (await site.viewer.json(f"/batches/{batch}"))["batch"]["ended_at"] is not None
 
 
+async def test_kept_signals_are_listed_also_if_no_task_waits_for_them(studio: App[Any]) -> None:
+    async with studio.running(), web_site(studio) as site:
+        await studio.signal("paid", {"order": 17})
+        await studio.signal("paid", {"order": 18})
+        await site.operator.post("/signals/approved", {"payload": {"by": "ann"}, "to": (await later(studio)).uuid})
+        found = await site.viewer.json("/waiting")
+        kept = (await site.viewer.json("/signals/paid"))["items"]
+        assert found["items"] == []
+        assert found["signals"] == [{"name": "paid", "waiting": 0, "kept": 2, "oldest": kept[0]["at"]}]
+        assert (await site.viewer.json("/waiting?source=extract"))["signals"] == []
+
+
+async def later(studio: App[Any]) -> Any:
+    return await studio.named("extract").options(after=3600).enqueue("monday")
+
+
 async def test_waiting_tasks_have_signals_and_counters(studio: App[Any], monkeypatch: Any) -> None:
     @studio.task(label="order {order}")
     async def approve(order: int) -> object:

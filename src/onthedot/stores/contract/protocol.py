@@ -226,6 +226,10 @@ class Inspect(Protocol):
         """The signals that are kept under a name, with numbers above `after`."""
         ...
 
+    async def signal_names(self, limit: int) -> Sequence[str]:
+        """The names of the `limit` kept signals that expire last, the latest first and each once; ties in any order."""
+        ...
+
     async def counters(self, names: Sequence[str]) -> Sequence[Counter]:
         """One per name."""
         ...

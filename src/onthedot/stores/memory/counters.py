@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from heapq import heappop, heappush
+from heapq import heappop, heappush, nlargest
 from itertools import islice
 
 from onthedot.stores.contract import (
@@ -108,6 +108,10 @@ class SignalTable:
 
     def kept(self, name: str, now: float) -> list[StoredSignal]:
         return [signal for signal, until in self._by_name.get(name, {}).values() if until > now]
+
+    def names(self, limit: int, now: float) -> list[str]:
+        last = nlargest(limit, (end for end in self._ends if end[0] > now))
+        return list(dict.fromkeys(name for _, name, _ in last))
 
     def has(self, name: str, signal_id: str, now: float) -> bool:
         _, until = self._by_name.get(name, {}).get(signal_id, (None, 0))

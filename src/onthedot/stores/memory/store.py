@@ -202,6 +202,10 @@ class MemoryStore(MemoryOutbox):
             value = self._tables.counters.get(name).value
             return SignalPage(value, [signal for signal in kept if signal.number > after][:limit])
 
+    async def signal_names(self, limit: int) -> Sequence[str]:
+        with self._lock:
+            return self._tables.signals.names(limit, self._clock.now())
+
     async def counters(self, names: Sequence[str]) -> Sequence[Counter]:
         with self._lock:
             return [self._tables.counters.get(name) for name in names]

@@ -175,6 +175,10 @@ LEFT JOIN LATERAL (
     WHERE app = {app_id} AND name = $3 AND number > $4 AND until > onthedot.now_v1($2) ORDER BY number LIMIT $5
 ) AS s ON true ORDER BY s.number;
 
+-- name: signal_names
+-- The names of the kept signals that expire last, the latest first; a name as often as it has such signals.
+SELECT name FROM onthedot.signal WHERE app = {app_id} AND until > onthedot.now_v1($2) ORDER BY until DESC LIMIT $3;
+
 -- name: read_series
 -- Entries of a series between two times, by time and writer.
 SELECT series, at, writer, data, revision FROM onthedot.series_entry

@@ -79,6 +79,10 @@ class PostgresReads(ABC):
         signals = [StoredSignal(row["number"], row["id"], row["payload"]) for row in rows if row["id"] is not None]
         return SignalPage(rows[0]["value"], signals)
 
+    async def signal_names(self, limit: int) -> list[str]:
+        rows = await self._reads.rows(SQL["signal_names"], self._name, self._now(), limit)
+        return list(dict.fromkeys(row["name"] for row in rows))
+
     async def counters(self, names: Sequence[str]) -> list[Counter]:
         rows = await self._reads.rows(SQL["counters"], self._name, list(names))
         return [Counter(row["value"], row["failed"]) for row in rows]

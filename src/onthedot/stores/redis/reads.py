@@ -153,6 +153,10 @@ class RedisReads(ABC):
         found = [StoredSignal(int(number), signal_id.decode(), payload) for number, signal_id, payload in rows]
         return SignalPage(int(value), found)
 
+    async def signal_names(self, limit: int) -> list[str]:
+        names: list[bytes] = await self._call("signal_names", limit)
+        return [name.decode() for name in names]
+
     async def counters(self, names: Sequence[str]) -> list[Counter]:
         values, failures = await self._call("counters", *names)
         return [Counter(int(value or 0), int(failed or 0)) for value, failed in zip(values, failures, strict=True)]

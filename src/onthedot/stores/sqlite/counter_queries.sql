@@ -84,5 +84,8 @@ DELETE FROM onthedot_subscription WHERE app = ? AND session = ?;
 SELECT number, id, payload FROM onthedot_signal
 WHERE app = ? AND name = ? AND number > ? AND until > ? ORDER BY number LIMIT ?;
 
+-- name: signal_names
+SELECT name FROM onthedot_signal WHERE app = ? AND until > ? ORDER BY until DESC LIMIT ?;
+
 -- name: counters
 SELECT name, value, failed FROM onthedot_counter WHERE app = ? AND name IN (SELECT value FROM json_each(?));

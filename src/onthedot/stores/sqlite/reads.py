@@ -93,6 +93,10 @@ class SqliteReads:
         finally:
             self.db.execute("COMMIT")
 
+    def signal_names(self, limit: int) -> list[str]:
+        rows = self.db.execute(SQL["signal_names"], (self._app, self.now, limit))
+        return list(dict.fromkeys(name for (name,) in rows))
+
     def counters(self, names: Sequence[str]) -> list[Counter]:
         rows = self.db.execute(SQL["counters"], (self._app, json_list(names)))
         found = {name: Counter(value, failed) for name, value, failed in rows}

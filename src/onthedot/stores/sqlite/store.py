@@ -284,6 +284,9 @@ class SqliteStore(SqliteOutbox):
     async def signals(self, name: str, after: int, limit: int) -> SignalPage:
         return await self.read(lambda reads: reads.signals(name, after, limit))
 
+    async def signal_names(self, limit: int) -> Sequence[str]:
+        return await self.read(lambda reads: reads.signal_names(limit))
+
     async def counters(self, names: Sequence[str]) -> Sequence[Counter]:
         return await self.read(lambda reads: reads.counters(names))
 

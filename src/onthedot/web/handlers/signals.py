@@ -64,8 +64,10 @@ async def _find_waiting(call: WebCall[WaitingQuery, None]) -> WaitingList:
         )
         for each in tasks
     ]
+    has_filter = bool(query.signal or query.source or query.flow)
     awaited = [
-        AwaitedSignalRow(each.name, each.waiting, each.kept, utc(each.oldest)) for each in await signals.awaited(tasks)
+        AwaitedSignalRow(each.name, each.waiting, each.kept, utc(each.oldest))
+        for each in await signals.awaited(tasks, others=not has_filter)
     ]
     return WaitingList(rows, has_more, awaited)
 
