@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pytest
+
+from tests.faults import LONG, scaled
 from tests.page.conftest import Watched
 from tests.support.process_guard import start_guarded
 from tests.support.waits import SOON, wait_until
 from tests.unit.cli.terminal import terminal
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page, Request, Response
 
 ONTHEDOT = [sys.executable, "-m", "onthedot"]
 APP = """
@@ -31,8 +38,7 @@ app = App("first", store="sqlite:///first.db")
 async def greet(name: str) -> str:
     return f"hello {name}"
 """
-
-
+FROM_START = 1.5  # seconds
 LIVE = ".connection.live:has-text('live')"
 
 
@@ -61,9 +67,30 @@ def dev_server(folder: Path) -> Iterator[Dev]:
         process.wait()
 
 
+@contextmanager
+def watched_tab(chromium: Browser, failed: list[str]) -> Iterator[Page]:
+    """A tab whose failed requests are listed. A stream that ends with its view has not failed."""
+
+    def on_failure(request: Request) -> None:
+        if not (request.failure == "net::ERR_ABORTED" and "/api/v1/changes?" in request.url):
+            failed.append(f"{request.url}: {request.failure}")
+
+    def on_response(response: Response) -> None:
+        if response.status >= 400:
+            failed.append(f"{response.url}: {response.status}")
+
+    context = chromium.new_context(reduced_motion="reduce")
+    page = context.new_page()
+    page.on("requestfailed", on_failure)
+    page.on("response", on_response)
+    yield page
+    context.close()
+
+
 def test_saved_file_reloads_the_worker_and_the_open_tab_stays_live(chromium: Browser, tmp_path: Path) -> None:
     app = tmp_path / "app.py"
     environment = {**os.environ, "ONTHEDOT_STORE": "sqlite:///first.db"}
+    failed: list[str] = []
 
     def add(name: str) -> None:
         subprocess.run(
@@ -71,27 +98,58 @@ def test_saved_file_reloads_the_worker_and_the_open_tab_stays_live(chromium: Bro
             cwd=tmp_path, env=environment, check=True, capture_output=True,
         )  # fmt: skip
 
-    with dev_server(tmp_path) as dev:
-        context = chromium.new_context(reduced_motion="reduce")
-        tab = Watched(context.new_page(), dev.address.partition("/?")[0])
-        failed: list[str] = []
-        tab.page.on("response", lambda response: failed.append(response.url) if response.status >= 500 else None)
-        tab.page.on("requestfailed", lambda request: failed.append(f"{request.url}: {request.failure}"))
-        tab.page.goto(dev.address)
-        tab.page.wait_for_selector(LIVE, timeout=SOON * 1000)
-        print(f"start to live page: {time.monotonic() - dev.began:.2f} s")  # the goal is 1.5 s on a quiet machine
-        tab.page.goto(f"{dev.address.partition('?')[0]}tasks")
-        tab.page.wait_for_selector(LIVE, timeout=SOON * 1000)
-        failed.clear()  # a stream ends with its view
+    with dev_server(tmp_path) as dev, watched_tab(chromium, failed) as page:
+        tab = Watched(page, dev.address.partition("/?")[0])
+        page.goto(dev.address)
+        page.wait_for_selector(LIVE, timeout=SOON * 1000)
+        page.click("nav a:has-text('Tasks')")
+        page.wait_for_selector("h1:has-text('Tasks')", timeout=SOON * 1000)
+        page.wait_for_selector(LIVE, timeout=SOON * 1000)
         app.write_text(APP.replace("hello", "good day"))
         wait_until(lambda: dev.log.read_text().count("worker ready") == 2)
         add("ann")
-        tab.page.wait_for_selector("text=for ann", timeout=SOON * 1000)
-        tab.page.wait_for_selector("table.tasks .state-succeeded", timeout=SOON * 1000)
-        assert tab.page.locator(".connection.live").count() == 1
+        page.wait_for_selector("text=for ann", timeout=SOON * 1000)
+        page.wait_for_selector("table.tasks .state-succeeded", timeout=SOON * 1000)
+        assert page.locator(".connection.live").count() == 1
         assert failed == []
         assert tab.troubles == []
-        context.close()
+
+
+@pytest.mark.long
+@pytest.mark.timed
+def test_page_is_live_and_the_first_result_is_there_soon_after_the_start(chromium: Browser, tmp_path: Path) -> None:
+    """In 1.5 s: that takes a quiet machine, and ONTHEDOT_FAULTS=long. Then the best of some starts counts."""
+    best = inf
+    for number in range(scaled(1, 5)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        failed: list[str] = []
+        with watched_tab(chromium, failed) as page, dev_server(folder) as dev, ThreadPoolExecutor(1) as pool:
+            result = pool.submit(first_result, dev)
+            page.goto(dev.address)
+            page.wait_for_selector(LIVE, timeout=SOON * 1000)
+            live = time.monotonic() - dev.began
+            print(f"start to live page {live:.2f} s, to first result {result.result():.2f} s")
+            assert failed == []
+        best = min(best, max(live, result.result()))
+    if LONG:
+        assert best <= FROM_START
+
+
+def first_result(dev: Dev) -> float:
+    """Adds a task through the page. Returns the seconds from the start of the program to its result."""
+    origin, _, token = dev.address.partition("/?token=")
+
+    def call(path: str, body: object = None) -> Any:
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{origin}/api/v1{path}", data, headers)
+        with urllib.request.urlopen(request, timeout=SOON) as response:
+            return json.load(response)
+
+    uuid = call("/tasks", {"source": "greet", "args": {"name": "ann"}})["uuid"]
+    wait_until(lambda: call(f"/tasks/{uuid}")["result"] == "hello ann")
+    return time.monotonic() - dev.began
 
 
 def test_page_of_the_demo_shows_its_tasks(chromium: Browser, tmp_path: Path) -> None:
