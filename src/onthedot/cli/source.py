@@ -7,11 +7,15 @@ from typing import Any
 
 import click
 
+from onthedot.cli.bus_lag import open_lag
 from onthedot.cli.options import GlobalOptions, duration, store_command
+from onthedot.cli.outbox import event_settings
 from onthedot.cli.output import Screen, screen, write, write_json
 from onthedot.cli.table import Column, number
-from onthedot.cli.target import with_operations
+from onthedot.cli.target import target, with_operations
 from onthedot.errors import suggestion
+from onthedot.events.bus import BusError
+from onthedot.model.agent_names import agent_of
 from onthedot.model.limits import rate_text
 from onthedot.operations import Operations
 from onthedot.operations.humanize import duration_text, plural, suffix
@@ -248,19 +252,49 @@ def thaw(options: GlobalOptions, source: str) -> None:
 @store_command()
 @click.argument("source")
 @click.option("--outbox", is_flag=True, help="Also wait until no event is unsent.")
+@click.option("--bus", metavar="URL", help="Of an agent: first wait for its events on this bus: kafka://…, or store.")
 @click.option("--timeout", callback=duration, metavar="TIME", help="Wait at most: 90s, 10m; then exit code 124.")
-def drain(options: GlobalOptions, source: str, outbox: bool, timeout: float | None) -> None:
-    """Freeze SOURCE, then wait until none of its tasks is pending, waiting or running."""
+def drain(options: GlobalOptions, source: str, outbox: bool, bus: str | None, timeout: float | None) -> None:
+    """Freeze SOURCE, then wait until none of its tasks is pending, waiting or running.
 
-    async def work(operations: Operations) -> None:
-        _find(await operations.sources(), source)
-        await operations.drain(source, timeout, outbox=outbox)
-
+    An agent (agent.NAME) handles what it has received; more events wait on the bus until `source thaw`. With --bus it
+    is frozen when its group has no lag there, which needs publishers that stop.
+    """
     try:
-        with_operations(options, work)
+        if bus is None:
+            with_operations(options, lambda operations: _drain(operations, source, outbox, timeout))
+        else:
+            _drain_with_bus(options, source, outbox, bus, timeout)
     except TimeoutError as error:
         raise CommandError(str(error), TIMEOUT) from None
     write(f"drained {source}: it is frozen, and no task is left", {"drained": source}, json=options.json)
+
+
+async def _drain(operations: Operations, source: str, outbox: bool, timeout: float | None) -> None:
+    _find(await operations.sources(), source)
+    await operations.drain(source, timeout, outbox=outbox)
+
+
+def _drain_with_bus(options: GlobalOptions, source: str, outbox: bool, bus: str, timeout: float | None) -> None:
+    agent = agent_of(source)
+    if agent is None:
+        raise CommandError(f"{source} is no agent: only agents (agent.NAME) read a bus; leave --bus out")
+    kafka = event_settings(options, bus=bus).kafka()
+    _, app = target(options)
+
+    async def work(operations: Operations) -> None:
+        found = _find(await operations.sources(), source)
+        async with open_lag(operations, kafka, f"{app}.{agent}") as lag:
+            if found.frozen and (events := await lag()):
+                text = f"{plural(events, 'event')} on the bus"
+                thaw = f"onthedot source thaw {source}"
+                raise CommandError(f"{source} is frozen and receives none of {text}: {thaw}", FAILED)
+            await operations.drain(source, timeout, outbox=outbox, lag=lag)
+
+    try:
+        with_operations(options, work)
+    except BusError as error:
+        raise CommandError(str(error), FAILED) from None
 
 
 def _live(each: SourceInfo) -> int:

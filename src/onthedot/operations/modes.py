@@ -19,6 +19,7 @@ from onthedot.operations.humanize import plural
 from onthedot.stores.contract import LIVE, Limit, NewTask, Store
 
 Mode: TypeAlias = Literal["", "frozen", "degraded"]
+Count: TypeAlias = Callable[[], Awaitable[int]]  # how much is left
 MODE_AGE = 1000  # ms for which adders use modes without reading them again
 RETRY_AFTER = 30.0  # seconds that the caller of a refused add shall wait
 LOOK_INTERVAL = 0.1  # seconds between two looks at a source that drains
@@ -123,8 +124,11 @@ class ModeOperations(Recorded):
             note.changed = int(was_frozen)
         return was_frozen
 
-    async def drain(self, source: str, timeout: float | None, unsent: Callable[[], Awaitable[int]]) -> None:
-        """Freeze a source, then wait until all its tasks have ended and nothing is unsent. Raises TimeoutError."""
+    async def drain(self, source: str, timeout: float | None, unsent: Count, lag: Count | None = None) -> None:
+        """Freeze a source, then wait until all its tasks have ended and nothing is unsent. Raises TimeoutError.
+
+        lag: of an agent on the bus. A frozen agent receives nothing, so it handles what is there before.
+        """
         _checked(source)
 
         async def left() -> int:
@@ -135,6 +139,8 @@ class ModeOperations(Recorded):
 
         quiet = 0.0 if agent_of(source) is None else _AGENT_QUIET
         async with self._recorder.change("drain", source) as note:
+            if lag is not None:
+                timeout = await _wait_for_bus(source, timeout, unsent, lag)
             await self.set(source, "frozen")
             note.changed = 1
             await wait_until_drained(left, timeout, text, quiet=quiet)
@@ -177,8 +183,28 @@ def check_accepted(frozen: frozenset[str], tasks: Iterable[NewTask]) -> None:
             raise SourceFrozen(task.source, RETRY_AFTER)
 
 
+async def _wait_for_bus(source: str, timeout: float | None, unsent: Count, lag: Count) -> float | None:
+    """Waits until an agent has handled all events on the bus. Returns the rest of the timeout. Raises TimeoutError."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+
+    async def left() -> int:
+        return await unsent() + await lag()  # in this order: an event that is sent meanwhile is in the lag
+
+    found = await left()
+    try:
+        async with asyncio.timeout(timeout):
+            while found:
+                await asyncio.sleep(LOOK_INTERVAL)
+                found = await left()
+    except TimeoutError:
+        events = plural(found, "event is", "events are")
+        raise TimeoutError(f"{source}: {events} not handled after {timeout:g} s; it is not frozen") from None
+    return None if timeout is None else max(0.0, timeout - (loop.time() - began))
+
+
 async def wait_until_drained(
-    count: Callable[[], Awaitable[int]], timeout: float | None, left: Callable[[int], str], *, quiet: float = 0.0
+    count: Count, timeout: float | None, left: Callable[[int], str], *, quiet: float = 0.0
 ) -> None:
     """Waits until nothing is left of what was accepted before a freeze, for `quiet` seconds. Raises TimeoutError.
 

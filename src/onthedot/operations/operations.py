@@ -40,7 +40,7 @@ from onthedot.operations.flows import FlowOperations
 from onthedot.operations.health import server_info
 from onthedot.operations.limits import CodeDefinitions, LimitOperations
 from onthedot.operations.live_view import LiveView
-from onthedot.operations.modes import ModeOperations
+from onthedot.operations.modes import Count, ModeOperations
 from onthedot.operations.oldest_ready import OldestReady, read_oldest_ready
 from onthedot.operations.outbox import OutboxOperations
 from onthedot.operations.releases import ReleaseInfo, read_releases
@@ -351,16 +351,18 @@ class Operations(Recorded):
         """Accept tasks again. Return whether the source was frozen."""
         return await self.modes.thaw(source)
 
-    async def drain(self, source: str, timeout: float | None = None, *, outbox: bool = False) -> None:
+    async def drain(
+        self, source: str, timeout: float | None = None, *, outbox: bool = False, lag: Count | None = None
+    ) -> None:
         """Freeze a source, then wait until all its tasks have ended. Raises TimeoutError; it stays frozen.
 
-        outbox: also until no event is unsent.
+        outbox: also until no event is unsent. lag: of an agent on the bus; it is frozen when there is none.
         """
 
         async def unsent() -> int:
             return (await self.outbox.status()).pending if outbox else 0
 
-        await self.modes.drain(source, timeout, unsent)
+        await self.modes.drain(source, timeout, unsent, lag)
 
     async def counts(self) -> dict[str, int]:
         """Return the number of tasks by state."""

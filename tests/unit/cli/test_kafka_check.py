@@ -1,4 +1,4 @@
-"""``onthedot doctor --bus`` on Kafka: missing topics, replicas, groups that nobody reads, copies that run again."""
+"""``onthedot doctor --bus`` on Kafka: missing topics, replicas, idle groups, copies that run again. Also `drain`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from onthedot import App
 from onthedot.cli import main
@@ -176,3 +176,38 @@ def test_doctor_reports_a_kafka_that_does_not_answer(tmp_path: Path) -> None:
     assert code == 1
     assert "✗ bus" in output
     assert "start it, or name the right one by --bus" in output
+
+
+@pytest.mark.once
+async def test_agent_is_drained_with_its_lag_on_kafka(kafka: KafkaService, tmp_path: Path) -> None:
+    """Also before its group has committed an offset."""
+    topic = kafka.topic(3)
+    store = f"sqlite:///{tmp_path}/shop.db"
+    name = new_name()
+    bus = f"kafka://{kafka.address}"
+    app = App(name, store=store, events=Events(bus=bus, topics={"Shop.Order.*": topic}), stop_timeout=1)
+    has_begun = asyncio.Event()
+    may_end = asyncio.Event()
+    seen: list[str] = []
+
+    @app.agent("packer", consumes="Shop.Order.Placed")
+    async def pack(event: Event[Any]) -> None:
+        has_begun.set()
+        await may_end.wait()
+        seen.append(event.aggregate_id)
+
+    def drain(timeout: str) -> Result:
+        command = ["source", "drain", "agent.packer", "--outbox", "--store", store, "-n", name]
+        return CliRunner().invoke(main, [*command, "--bus", bus, "--timeout", timeout])
+
+    async with app.running():
+        await app.publish(*(Event("Shop.Order.Placed", {}, aggregate_id=str(number)) for number in range(5)))
+        await has_begun.wait()
+        late = await asyncio.to_thread(drain, "1s")
+        assert late.exit_code == 124, late.output
+        assert "not handled after 1 s; it is not frozen" in late.stderr
+        may_end.set()
+        done = await asyncio.to_thread(drain, "60s")
+        assert done.exit_code == 0, done.output
+        assert sorted(seen) == ["0", "1", "2", "3", "4"]
+        assert await app.operations.freeze("agent.packer"), "it was frozen"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from onthedot import AtMost, Rate
+from onthedot.events import Event
 from onthedot.stores.contract import Limit
-from tests.support.waits import wait_until
+from tests.support.waits import SOON, wait_until
 from tests.unit.cli.conftest import Console
 
 
@@ -193,3 +195,53 @@ def test_source_is_drained(console: Console) -> None:
     assert "greet: 1 task or event is left" in late.stderr
     console.work(uuid)
     assert console.do("source", "drain", "greet", "--outbox") == "drained greet: it is frozen, and no task is left\n"
+
+
+def test_agent_is_drained_with_the_events_on_the_bus(console: Console) -> None:
+    """It is frozen only when it has handled them: a frozen agent receives nothing."""
+    may_end = threading.Event()
+    seen: list[int] = []
+
+    @console.app.agent("packer", consumes="Shop.Order.Placed")
+    def pack(event: Event) -> None:
+        assert may_end.wait(SOON)
+        seen.append(event.payload["id"])
+
+    def publish(number: int) -> None:
+        console.app.sync.publish(Event("Shop.Order.Placed", {"id": number}, aggregate_id="1"))
+
+    def is_frozen() -> bool:
+        return bool(sources(console)["agent.packer"]["frozen"])
+
+    drain = ("source", "drain", "agent.packer", "--bus", "store", "--outbox")
+    with console.app.background():
+        for number in range(3):  # of one key: the agent handles one after another
+            publish(number)
+        wait_until(lambda: "agent.packer" in sources(console))
+        late = console.invoke(*drain, "--timeout", "0.5s", code=124).stderr
+        assert "agent.packer: 3 events are not handled after 0.5 s; it is not frozen" in late
+        assert not is_frozen()
+        may_end.set()
+        assert console.do(*drain) == "drained agent.packer: it is frozen, and no task is left\n"
+        assert (seen, is_frozen()) == ([0, 1, 2], True)
+        publish(3)
+        wait_until(lambda: console.json("outbox", "status")["outbox"]["groups"][0]["lag"] == 1)
+        refused = console.invoke(*drain, code=1).stderr
+        assert "agent.packer is frozen and receives none of 1 event on the bus: onthedot source thaw" in refused
+        assert seen == [0, 1, 2]
+        console.do("source", "thaw", "agent.packer")
+        console.do(*drain)
+        assert seen == [0, 1, 2, 3]
+
+
+def test_drain_with_a_bus_is_for_agents_that_read_it(console: Console) -> None:
+    @console.app.agent("packer", consumes="Shop.Order.Placed")
+    async def pack(event: Event) -> None: ...
+
+    console.add("greet", name="ann")
+    assert "greet is no agent" in console.invoke("source", "drain", "greet", "--bus", "store", code=2).stderr
+    console.do("source", "pause", "agent.packer", "--force")
+    unknown = console.invoke("source", "drain", "agent.packer", "--bus", "store", code=1).stderr
+    assert "the group shop.packer has read nothing from this store" in unknown
+    refused = console.invoke("source", "drain", "agent.packer", "--bus", "kafka://127.0.0.1:1", code=1).stderr
+    assert "Kafka at 127.0.0.1:1 does not answer" in refused

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import KafkaError, for_code
 
-from onthedot.events.bus import BusUnreachable
+from onthedot.events.bus import BusUnreachable, TopicUnavailable
 from onthedot.events.kafka.client_stop import stop_consumer
 from onthedot.events.kafka.connection import Client, client_options, reason_of
 from onthedot.events.kafka.consumer import consumer_options
@@ -22,7 +24,10 @@ from onthedot.events.settings import Kafka
 
 _MIN_IN_SYNC = "min.insync.replicas"
 _RETENTION = "retention.ms"
+_REBALANCES = ("PreparingRebalance", "CompletingRebalance")
+_REBALANCE_PAUSE = 0.1  # seconds
 
+T = TypeVar("T")
 _Offsets = Mapping[TopicPartition, int]
 
 
@@ -41,6 +46,29 @@ async def inspect(
             return await inspection.read(group_prefix, topics, beside)
     except (KafkaError, OSError, TimeoutError) as error:
         raise BusUnreachable(f"Kafka at {settings.servers} does not answer: {reason_of(error)}") from error
+    finally:
+        await inspection.close()
+
+
+@asynccontextmanager
+async def open_lag(settings: Kafka, group: str) -> AsyncGenerator[Callable[[], Awaitable[int]]]:
+    """A function that counts the records which a group has not committed, in all topics that it has ever read.
+
+    It raises BusError: also for a group that has never read, and for a partition without a leader.
+    """
+    limit_log_lines()
+    inspection = _Inspection(settings)
+
+    async def ask(work: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(settings.request_timeout):
+                return await work
+        except (KafkaError, OSError, TimeoutError) as error:
+            raise BusUnreachable(f"Kafka at {settings.servers} does not answer: {reason_of(error)}") from error
+
+    try:
+        await ask(inspection.open())
+        yield lambda: ask(inspection.read_lag(group))
     finally:
         await inspection.close()
 
@@ -73,24 +101,49 @@ class _Inspection:
         states = await self._states(sorted(wanted))
         members = await self._members(committed)
         groups = [
-            KafkaGroupState(group, members[group], await self._lag(offsets, states))
+            KafkaGroupState(group, members[group], await self._lag(offsets, {each.topic for each in offsets}, states))
             for group, offsets in committed.items()
         ]
         return KafkaState(len(cluster["brokers"]), list(states.values()), groups)
+
+    async def read_lag(self, group: str) -> int:
+        committed = await self._committed(group)
+        topics = {each.topic for each in committed} | await self._assigned_topics(group)
+        if not topics:
+            raise TopicUnavailable(f"the group {group} has read nothing from this Kafka")
+        states = await self._states(sorted(topics))
+        if without_leader := [name for name, each in states.items() if each.without_leader]:
+            raise TopicUnavailable(f"{', '.join(without_leader)}: a partition has no leader")
+        return sum((await self._lag(committed, topics, states)).values())
+
+    async def _assigned_topics(self, group: str) -> set[str]:
+        """Also those of which it has committed nothing. While partitions are assigned anew no member has any."""
+        while True:
+            (found,) = await self._describe([group])
+            if found["state"] not in _REBALANCES:
+                break
+            await asyncio.sleep(_REBALANCE_PAUSE)
+        assignments = [each["member_assignment"] for each in found["members"]]
+        decoded = [ConsumerProtocolMemberAssignment.decode(each) for each in assignments if each]
+        return {place.topic for each in decoded for place in each.partitions()}
 
     async def _committed(self, group: str) -> dict[TopicPartition, int]:
         found = await self._admin.list_consumer_group_offsets(group)
         return {place: each.offset for place, each in found.items() if each.offset >= 0}
 
     async def _members(self, groups: Iterable[str]) -> dict[str, int]:
-        answers = await self._admin.describe_consumer_groups(list(groups))
-        described = [each for answer in answers for each in answer.to_object()["groups"]]
-        return {each["group"]: len(each["members"]) for each in described}
+        return {each["group"]: len(each["members"]) for each in await self._describe(groups)}
 
-    async def _lag(self, committed: _Offsets, states: Mapping[str, KafkaTopicState]) -> dict[str, int]:
+    async def _describe(self, groups: Iterable[str]) -> list[dict[str, Any]]:
+        answers = await self._admin.describe_consumer_groups(list(groups))
+        return [each for answer in answers for each in answer.to_object()["groups"]]
+
+    async def _lag(
+        self, committed: _Offsets, topics: Iterable[str], states: Mapping[str, KafkaTopicState]
+    ) -> dict[str, int]:
         """A partition without a committed offset is read from its beginning."""
         lag: dict[str, int] = {}
-        for topic in sorted({each.topic for each in committed}):
+        for topic in sorted(topics):
             places = [TopicPartition(topic, number) for number in range(states[topic].partitions)]
             if places and not states[topic].without_leader:
                 oldest = await self._consumer.beginning_offsets(places)
