@@ -140,7 +140,7 @@ def acknowledged_kafka(scale: float) -> list[Figure]:
         delay = asyncio.run(_acknowledged(broker.address, max(5, int(SINGLE * scale))))
     finally:
         broker.close()
-    return [Figure(delay, 0, "ms", "commit → marked as acknowledged, idle, p95", 20, least=False, difference=True)]
+    return [Figure(delay, 0, "ms", "event made → marked as sent to Kafka, idle, p95", 20, least=False, difference=True)]
 
 
 MEASURES = [agents_sqlite, waits_sqlite, acknowledged_kafka]

@@ -19,19 +19,22 @@ def events_table(rows: Sequence[Mapping[str, Any]]) -> str:
     lines = ["| measure | what | ours | compared with | target | measured |", "|---|---|---|---|---|---|"]
     for row in rows:
         measure, _, against = row["name"].partition(" / ")
-        bound = "≥" if row["least"] else "≤"
         unit = row["unit"]
         if row["difference"]:
             other = "–"
-            target = f"{bound} {row['target']:g} {unit}"
             value = f"{row['value']:.1f} {unit}"
         else:
             other = f"{row['other']:,.0f} {unit}"
-            target = f"{bound} {row['target']:g} ×"
             value = f"{row['value']:.2f} ×, worst round {row['worst']:.2f}"
+        target = "–" if row["target"] is None else _target(row)
         missed = "" if row["met"] else " (missed)"
         lines.append(f"| `{measure}` | {against} | {row['ours']:,.0f} {unit} | {other} | {target} | {value}{missed} |")
     return "\n".join(lines) + "\n"
+
+
+def _target(row: Mapping[str, Any]) -> str:
+    bound = "≥" if row["least"] else "≤"
+    return f"{bound} {row['target']:g} {row['unit'] if row['difference'] else '×'}"
 
 
 def write_events_table(rows: Sequence[Mapping[str, Any]]) -> None:

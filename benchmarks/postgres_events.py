@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.events import TURN, EventRounds, alternate, speed, write_figures
+from benchmarks.events import LOGGED, MARKED, TURN, EventRounds, alternate, speed, write_figures
 from benchmarks.postgres import server
 from benchmarks.report import Figure
 from onthedot.clock.system import SystemClock
@@ -56,8 +56,8 @@ class Cost:
         return time.process_time() + sum(map(_cpu, self.pids))
 
 
-class BareRelay:
-    """The shortest relay on Postgres: one table, an index on what is unsent, two statements per turn."""
+class BareOutbox:
+    """The shortest outbox on Postgres: one table, an index on what is unsent, two statements per turn."""
 
     def __init__(self, connection: Any, cost: Cost) -> None:
         self._connection = connection
@@ -81,14 +81,14 @@ class BareRelay:
 async def _relay_turns(rounds: EventRounds, connection: Any, cost: Cost, scale: float) -> list[Figure]:
     turns = max(3, int(20 * scale))
     await rounds.fill(turns * 2)
-    bare = BareRelay(connection, cost)
+    bare = BareOutbox(connection, cost)
     await bare.open([rounds.event() for _ in range(TURN * turns)])
     marked, logged, other = await alternate(
         turns, lambda: rounds.relay(to_log=False), lambda: rounds.relay(to_log=True), bare.turn
     )
     return [
-        speed(TURN, marked, other, "relayed: turns of 500, read and marked, beside a bare loop", 0.6),
-        speed(TURN, logged, other, "relayed: turns of 500, appended to the log, beside a bare loop", 0.5),
+        speed(TURN, marked, other, MARKED, None),
+        speed(TURN, logged, other, LOGGED, None),
     ]
 
 

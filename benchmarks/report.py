@@ -14,13 +14,13 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Figure:
-    """One round of one measure: our value, the other one, and the target of their ratio."""
+    """One round of one measure: our value, the other one, and the target of their ratio. None: it has no goal."""
 
     ours: float
     other: float
     unit: str
     against: str
-    target: float
+    target: float | None
     least: bool  # the ratio must be at least the target; else at most
     difference: bool = False  # ours − other instead of ours / other
 
@@ -29,6 +29,8 @@ class Figure:
         return self.ours - self.other if self.difference else self.ours / self.other
 
     def met(self, value: float) -> bool:
+        if self.target is None:
+            return True
         return value >= self.target if self.least else value <= self.target
 
 
@@ -69,8 +71,10 @@ def _row(name: str, figures: list[Figure]) -> dict[str, object]:
 def _print(rows: list[dict[str, object]]) -> None:
     print(f"{'measure':<46}{'ours':>12}{'other':>12}  {'unit':<10}{'median':>9}{'worst':>9}  target")
     for row in rows:
-        bound = f"{'≥' if row['least'] else '≤'} {row['target']:g}{' more' if row['difference'] else ' ×'}"
-        mark = "met" if row["met"] else "MISSED"
+        bound = mark = ""
+        if row["target"] is not None:
+            bound = f"{'≥' if row['least'] else '≤'} {row['target']:g}{' more' if row['difference'] else ' ×'}"
+            mark = "met" if row["met"] else "MISSED"
         print(
             f"{row['name']:<46}{row['ours']:>12,.1f}{row['other']:>12,.1f}  {row['unit']:<10}"
             f"{row['value']:>9.2f}{row['worst']:>9.2f}  {bound:<10} {mark}"
