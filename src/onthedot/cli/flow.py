@@ -15,7 +15,7 @@ from onthedot.cli.target import with_operations
 from onthedot.model.task import TaskInfo
 from onthedot.observability.log_format import clean
 from onthedot.operations import Operations
-from onthedot.operations.flow_list import FlowDetails
+from onthedot.operations.flow_list import FlowDetails, FlowFilter
 from onthedot.operations.flows import FlowProgress
 from onthedot.operations.humanize import plural, short_id
 
@@ -29,7 +29,7 @@ _STATES = ("waiting", "scheduled", "ready", "running", "succeeded", "failed", "c
 @click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=20, show_default=True, help="Flows shown.")
 def list_flows(options: GlobalOptions, state: str | None, since: datetime | None, limit: int) -> None:
     """Flows, newest first, each by its last task."""
-    flows = with_operations(options, lambda operations: operations.list_flows(limit, state, since))
+    flows = with_operations(options, lambda operations: operations.list_flows(limit, FlowFilter(state, since=since)))
     if options.json:
         write_json({"flows": flows})
         return

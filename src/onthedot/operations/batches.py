@@ -25,6 +25,7 @@ from onthedot.model.stored_batches import (
     read_part,
     read_request,
 )
+from onthedot.model.stored_keys import stored_key
 from onthedot.model.task_info import public_state
 from onthedot.operations.audit import Recorded
 from onthedot.operations.explain import explain
@@ -154,15 +155,27 @@ class BatchOperations(Recorded):
     # -- batches
 
     async def newest(
-        self, limit: int, task: str | None = None, state: str | None = None, since: datetime | None = None
+        self,
+        limit: int,
+        task: str | None = None,
+        state: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
     ) -> list[BatchInfo]:
-        """Return the newest batches, of one task or of all. state: ALIVE: all that have not ended."""
-        sources = [coordinator_source(task)] if task is not None else await self._coordinators()
+        """Return the newest batches, of one task or of all. state: ALIVE: all that have not ended.
+
+        since: added at this moment or later; until: added before this one
+        """
+        sources = await self._coordinators()
+        if task is not None:
+            sources = [stored_key(coordinator_source(task), "task", "newest()")]
         found: list[Record] = []
         for source in sources:
             where = {"source": source}
             if since is not None:
                 where["since"] = str(to_ms(since))
+            if until is not None:
+                where["until"] = str(to_ms(until))
             own: list[Record] = []
             async for record in self._queries.records(where):
                 if state == ALIVE and record.history.ended is not None:

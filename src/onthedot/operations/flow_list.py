@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import partial
+from typing import NamedTuple
 
 from onthedot.clock.epoch import from_ms, from_optional_ms, to_ms
 from onthedot.model.flow_names import MemberUuids, is_child_flow
+from onthedot.model.stored_keys import stored_key
 from onthedot.model.task_info import decode_body, public_state
 from onthedot.operations.explain import explain
 from onthedot.operations.flow_cancel import flow_size
@@ -23,6 +25,23 @@ ALIVE = "alive"
 _MAX_FAILURES = 5  # shown
 _MAX_PARENTS = 20  # tasks whose children are looked for
 _PAGE = 100
+
+
+class FlowFilter(NamedTuple):
+    """Filters of a list of flows; all must match.
+
+    state: ALIVE: all that have not ended; failed: also those whose last task did not run for a failure
+    source: of the last task
+    since: added at this moment or later; until: added before this one
+    """
+
+    state: str | None = None
+    source: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+ALL_FLOWS = FlowFilter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +112,16 @@ class FlowDetails:
     children: tuple[FlowChildren, ...]
 
 
-async def list_flows(
-    store: Store, flows: FlowOperations, limit: int, state: str | None = None, since: datetime | None = None
-) -> list[FlowInfo]:
-    """Return the newest flows that match; flows that tasks of others have spawned are part of these.
-
-    state: ALIVE: all that have not ended
-    """
+async def list_flows(store: Store, flows: FlowOperations, limit: int, wanted: FlowFilter = ALL_FLOWS) -> list[FlowInfo]:
+    """Return the newest flows that match; flows that tasks of others have spawned are part of these."""
+    state = wanted.state
     where = {"flow": "*"}
-    if since is not None:
-        where["since"] = str(to_ms(since))
+    if wanted.source is not None:
+        where["source"] = stored_key(wanted.source, "source", "list_flows()")
+    if wanted.since is not None:
+        where["since"] = str(to_ms(wanted.since))
+    if wanted.until is not None:
+        where["until"] = str(to_ms(wanted.until))
     found: list[FlowInfo] = []
     async for records in find_pages(store, where, _PAGE):
         for record in records:

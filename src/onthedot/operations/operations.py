@@ -35,7 +35,7 @@ from onthedot.operations.explain import Explanation, explain
 from onthedot.operations.failure_counts import FailureCounts
 from onthedot.operations.failures import FailureGroup, group_failures
 from onthedot.operations.fleet_metrics import FleetMetrics
-from onthedot.operations.flow_list import FlowDetails, FlowInfo, flow_details, list_flows
+from onthedot.operations.flow_list import ALL_FLOWS, FlowDetails, FlowFilter, FlowInfo, flow_details, list_flows
 from onthedot.operations.flows import FlowOperations
 from onthedot.operations.health import server_info
 from onthedot.operations.limits import CodeDefinitions, LimitOperations
@@ -290,9 +290,9 @@ class Operations(Recorded):
 
     # -- flows
 
-    async def list_flows(self, limit: int, state: str | None = None, since: datetime | None = None) -> list[FlowInfo]:
-        """Return the newest flows. state: "failed" includes those whose last task did not run for a failure."""
-        return await list_flows(self._store, self.flows, limit, state, since)
+    async def list_flows(self, limit: int, wanted: FlowFilter = ALL_FLOWS) -> list[FlowInfo]:
+        """Return the newest flows that match."""
+        return await list_flows(self._store, self.flows, limit, wanted)
 
     async def flow_details(self, uuid: str, zone: tzinfo | None = UTC) -> FlowDetails:
         """Return a flow in full. zone: of the times in texts; None: local time."""

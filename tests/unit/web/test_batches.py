@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -23,6 +24,41 @@ def studio(app_store: AppStore) -> App[Any]:
 
 async def has_ended(site: WebSite, batch: str) -> bool:
     return (await site.viewer.json(f"/batches/{batch}"))["batch"]["ended_at"] is not None
+
+
+async def test_batches_are_listed_by_task_and_time_of_adding(studio: App[Any]) -> None:
+    policy = BatchPolicy(split=SizeTable({}, other=5))
+
+    @studio.task(batch=policy)
+    async def names(count: int) -> list[str]:
+        return [str(number) for number in range(count)]
+
+    @studio.task(batch=policy)
+    async def places(count: int) -> list[str]:
+        return [str(number) for number in range(count)]
+
+    async with studio, web_site(studio) as site:
+        first = await studio.batch(names, count=5)
+
+        async def ids(query: str) -> list[str]:
+            return [row["id"] for row in (await site.viewer.json(f"/batches?{query}"))["items"]]
+
+        async def is_past() -> bool:
+            """So that the second batch is added at another moment."""
+            added = (await site.viewer.json(f"/batches/{first.id}"))["batch"]["started_at"]
+            return datetime.now(UTC) > datetime.fromisoformat(added) + timedelta(milliseconds=1)
+
+        await until(is_past)
+        second = await studio.batch(places, count=5)
+        moment = quote((await site.viewer.json(f"/batches/{second.id}"))["batch"]["started_at"])
+        assert await ids("") == [second.id, first.id]
+        assert await ids("source=names") == [first.id]
+        assert await ids("source=names:batch") == []
+        assert await ids(f"until={moment}") == [first.id]
+        assert await ids(f"since={moment}") == [second.id]
+        assert await ids(f"source=names&since={moment}") == []
+        for wrong in ("until=soon", "since=soon", "source=%00"):
+            assert (await site.viewer.get(f"/batches?{wrong}")).status in (400, 422)
 
 
 async def test_ended_parts_have_time_and_worker_and_the_batch_its_top_ups_and_retries(studio: App[Any]) -> None:

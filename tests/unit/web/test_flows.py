@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -90,6 +92,33 @@ async def test_flows_that_have_not_ended_are_listed_alone(studio: App[Any]) -> N
         assert await ids("state=alive") == [living.uuid]
         assert await ids("state=cancelled") == [ended.uuid]
         assert await ids("state=failed") == []
+
+
+async def test_flows_are_listed_by_the_source_of_their_last_task_and_the_time_of_adding(studio: App[Any]) -> None:
+    async with studio, web_site(studio) as site:
+        reports = await nightly(studio, "monday", 1).enqueue()
+
+        async def is_past() -> bool:
+            """So that the second flow is added at another moment."""
+            added = (await site.viewer.json(f"/flows/{reports.uuid}"))["flow"]["started_at"]
+            return datetime.now(UTC) > datetime.fromisoformat(added) + timedelta(milliseconds=1)
+
+        await until(is_past)
+        cleaned = await (studio.named("extract").s("tuesday") | studio.named("clean")).enqueue()
+        added = {row["id"]: row["started_at"] for row in (await site.viewer.json("/flows"))["items"]}
+
+        async def ids(query: str) -> list[str]:
+            return [row["id"] for row in (await site.viewer.json(f"/flows?{query}"))["items"]]
+
+        assert await ids("source=report") == [reports.uuid]
+        assert await ids("source=clean") == [cleaned.uuid]
+        assert await ids("source=nothing") == []
+        moment = quote(added[cleaned.uuid])
+        assert await ids(f"until={moment}") == [reports.uuid]
+        assert await ids(f"since={moment}") == [cleaned.uuid]
+        assert await ids(f"source=report&since={moment}") == []
+        for wrong in ("until=soon", "since=soon", "source=%00"):
+            assert (await site.viewer.get(f"/flows?{wrong}")).status in (400, 422)
 
 
 async def test_graph_of_too_many_nodes_has_layers_only(studio: App[Any]) -> None:

@@ -14,7 +14,7 @@ from onthedot.operations.batches import BatchInfo, PartInfo, plain_items
 from onthedot.web.bodies import ReasonBody
 from onthedot.web.endpoints import Query, WebCall
 from onthedot.web.flow_schemas import BatchDetail, BatchRow, PartRow, PartStateRow, StreamList
-from onthedot.web.handlers.flows import FlowQuery, added_since
+from onthedot.web.handlers.flows import FlowQuery, read_moment
 from onthedot.web.handlers.streams import StreamQuery, stream_list
 from onthedot.web.rows import MAX_PREVIEW, json_text, shortened, state_name, utc
 from onthedot.web.schemas import Changed, Rows
@@ -25,7 +25,13 @@ _LIVING = ("scheduled", "ready", "running", "waiting")
 
 async def list_batches(call: WebCall[FlowQuery, None]) -> Rows[BatchRow]:
     query = call.query
-    found = await call.operations.batches.newest(query.limit, state=query.state or None, since=added_since(query.since))
+    found = await call.operations.batches.newest(
+        query.limit,
+        query.source or None,
+        query.state or None,
+        read_moment(query.since, "since"),
+        read_moment(query.until, "until"),
+    )
     return Rows([await _batch_row(call, info) for info in found])
 
 

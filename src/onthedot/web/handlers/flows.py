@@ -12,10 +12,10 @@ from onthedot.errors import ArgumentError
 from onthedot.model.redaction import Redaction
 from onthedot.operations.bulk_actions import DEFAULT_RATE
 from onthedot.operations.filters import parse_moment
-from onthedot.operations.flow_list import FlowDetails, FlowInfo
+from onthedot.operations.flow_list import FlowDetails, FlowFilter, FlowInfo
 from onthedot.operations.flow_stages import FlowStage, flow_layers
 from onthedot.operations.flows import FlowSteps
-from onthedot.web.bodies import Rate, Reason
+from onthedot.web.bodies import Rate, Reason, Text
 from onthedot.web.endpoints import Answer, Query, WebCall
 from onthedot.web.errors import ApiError
 from onthedot.web.flow_schemas import (
@@ -42,25 +42,35 @@ class FlowActionBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FlowQuery(Query, frozen=True, kw_only=True):
-    """state: of the flows; alive: those that have not ended; since: added since then."""
+    """state: of the flows; alive: those that have not ended; source: of the last task, of batches the name of the task;
+    since, until: when they were added, as a time ago or a moment.
+    """
 
     state: str = ""
+    source: Text = ""
     since: str = ""
+    until: str = ""
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
 
 
-def added_since(text: str) -> datetime | None:
+def read_moment(text: str, field: str) -> datetime | None:
     if not text:
         return None
     try:
         return parse_moment(text, datetime.now(UTC))
     except ArgumentError as error:
-        raise ApiError("bad_request", str(error), field="since") from None
+        raise ApiError("bad_request", str(error), field=field) from None
 
 
 async def list_flows(call: WebCall[FlowQuery, None]) -> Rows[FlowRow]:
     query = call.query
-    found = await call.operations.list_flows(query.limit, query.state or None, added_since(query.since))
+    wanted = FlowFilter(
+        query.state or None,
+        query.source or None,
+        read_moment(query.since, "since"),
+        read_moment(query.until, "until"),
+    )
+    found = await call.operations.list_flows(query.limit, wanted)
     return Rows([_flow_row(info, call.context.redaction) for info in found])
 
 
