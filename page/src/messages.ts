@@ -190,6 +190,7 @@ export const t = {
   countedSoFar: (n: number, total: number) => `The newest ${count(n)} of ${count(total)} counted so far.`,
   pausedFor: (source: string, key: string | null) => (key === null ? `${source} is paused` : `${source} is paused for ${key}`),
   retryGroup: "Retry…",
+  retryAt: (perSecond: number) => `Retry at ${perSecond}/s…`,
   withChanges: "Retry with changes…",
   changesTitle: "Retry with changes",
   changesEffect: "Adds a copy with these arguments. The failed task stays as it is.",

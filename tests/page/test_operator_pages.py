@@ -58,6 +58,21 @@ def test_all_tasks_of_a_filter_are_retried_with_a_progress_line(tab: Watched, sh
     page.wait_for_selector(".progress-line:has-text('4 of 4, 4 changed · done')", timeout=SOON * 1000)
 
 
+def test_group_of_failures_is_retried_slowly(tab: Watched, shop: Shop) -> None:
+    page = tab.page
+    visit(tab, shop, "failed")
+    group = page.locator(".groups li:has-text('ConnectError')")
+    group.get_by_role("button", name="Retry at 5/s…").click()
+    assert page.input_value("dialog[open] label:has-text('Tasks per second') input") == "5"
+    confirm = page.locator("dialog[open] button[type=submit]:not([disabled])")
+    confirm.wait_for()  # its tasks are counted
+    with page.expect_response("**/api/v1/tasks/retry") as answer:
+        confirm.click()
+    started = answer.value.json()
+    assert (started["rate"], started["filter"].startswith("group:")) == (5, True)
+    page.wait_for_selector(".progress-line:has-text('done')", timeout=SOON * 1000)
+
+
 def test_source_is_limited_frozen_and_paused_with_a_banner(tab: Watched, shop: Shop) -> None:
     page = tab.page
     visit(tab, shop, "sources/email")

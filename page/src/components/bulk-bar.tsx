@@ -46,11 +46,12 @@ export function BulkBar({ uuids, q, onDone }: BulkBarProps) {
   );
 }
 
-interface ActionDialogProps { action: TaskAction; uuids: readonly string[]; q?: string; onClose: () => void; onDone: () => void }
+/** rate: tasks per second, which the operator may change. */
+interface ActionDialogProps { action: TaskAction; uuids: readonly string[]; q?: string; rate?: number; onClose: () => void; onDone: () => void }
 
-export function ActionDialog({ action, uuids, q = "", onClose, onDone }: ActionDialogProps) {
+export function ActionDialog({ action, uuids, q = "", rate: firstRate = RATE, onClose, onDone }: ActionDialogProps) {
   const [reason, setReason] = useState("");
-  const [rate, setRate] = useState(DEFAULT_RATE);
+  const [rate, setRate] = useState(String(firstRate));
   const [typed, setTyped] = useState("");
   const { preview, trouble } = usePreview(action, uuids.length > 0 ? "" : q);
   const n = uuids.length || preview?.count || 0;

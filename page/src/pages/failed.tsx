@@ -15,6 +15,8 @@ import { useView } from "../view.ts";
 
 const TIMES = ["1h", "24h", "7d"] as const;
 type Time = (typeof TIMES)[number];
+/** Of a retry that one watches: tasks per second. */
+const SLOW_RATE = 5;
 
 export function FailedPage() {
   const { query } = router.location.value;
@@ -71,7 +73,7 @@ function isSameSecond(first: string, last: string | null): boolean {
 
 function Group({ row }: { row: FailureRow }) {
   const [isOpen, open] = useState(false);
-  const [asks, ask] = useState(false);
+  const [asks, ask] = useState<{ rate?: number } | null>(null);
   return (
     <li class="card group">
       <div class="group-count"><b>{count(row.count)}</b><span>{t.times2}</span></div>
@@ -87,8 +89,9 @@ function Group({ row }: { row: FailureRow }) {
       <div class="group-actions">
         <PageLink class="button" opens to={pathOf("tasks", "", { q: `group:${row.group}` })}>{t.showAll(row.count)}</PageLink>
         {row.example && <PageLink class="button" to={pathOf("tasks", row.example)}>{t.example}</PageLink>}
-        {canOperate.value && <button onClick={() => ask(true)}><Icon name="retry" />{t.retryGroup}</button>}
-        {asks && <ActionDialog action="retry" uuids={[]} q={`group:${row.group} state:failed`} onClose={() => ask(false)} onDone={() => undefined} />}
+        {canOperate.value && <button onClick={() => ask({})}><Icon name="retry" />{t.retryGroup}</button>}
+        {canOperate.value && row.count > 1 && <button onClick={() => ask({ rate: SLOW_RATE })}>{t.retryAt(SLOW_RATE)}</button>}
+        {asks && <ActionDialog action="retry" uuids={[]} q={`group:${row.group} state:failed`} rate={asks.rate} onClose={() => ask(null)} onDone={() => undefined} />}
       </div>
     </li>
   );
