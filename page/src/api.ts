@@ -122,7 +122,7 @@ export interface AttentionRow {
   kind: string; severity: "error" | "warning" | "info"; text: string; size: number; since: string | null;
   source: string | null; group: string | null;
   action: { label: string; method: string; path: string; body: unknown } | null;
-  holders: HolderRow[];
+  holders: HolderRow[]; last: string | null; trend: number[]; release: string | null;
 }
 
 /** A running task that holds a slot of a limit. */
@@ -137,7 +137,7 @@ export interface Overview {
   now: string; counts: Record<string, number>; rates: Rates;
   figures: Record<"latency_p50" | "latency_p95" | "lateness_p99" | "oldest_ready", number | null>;
   history: number[]; attention: AttentionRow[]; more_attention: number; sources: SourceRow[];
-  series: Series; releases: string[]; marks: ReleaseMark[];
+  series: Series; releases: string[]; marks: ReleaseMark[]; flows: { n: number; exact: boolean };
 }
 
 export interface Status {

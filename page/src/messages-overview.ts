@@ -3,10 +3,14 @@ import { count } from "./format.ts";
 import { plural } from "./plural.ts";
 
 export const overviewTexts = {
-  tiles: { done: "Done", latency: "Latency p95", oldest: "Oldest ready", lateness: "Lateness p99", failedHour: "Failed, last hour", retriedHour: "Retried, last hour", batches: "Batches in progress" },
+  tiles: { done: "Done", latency: "Latency p95", oldest: "Oldest ready", lateness: "Lateness p99", failedHour: "Failed, last hour", retriedHour: "Retried, last hour", batches: "Batches in progress", flows: "Flows in progress" },
   perSecond: "/s",
+  span: (first: string, last: string) => `${first}–${last}`,
+  atLeast: (n: number) => `${count(n)}+`,
   retryMany: (n: number) => `Retry ${count(n)}…`,
   attention: "Needs attention",
+  allAfter: (release: string) => `All after release ${release}`,
+  failedLastHour: (n: number) => `${plural(n, "failure", "failures")} in the last hour`,
   moreAttention: (n: number) => `and ${n} more`,
   unserved: (name: string, n: number) => `${plural(n, "task", "tasks")} of ${name} ready, and no live worker knows it`,
   isPaused: (name: string, reason: string) => (reason ? `${name} is paused: ${reason}` : `${name} is paused for some keys`),

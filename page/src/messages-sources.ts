@@ -38,6 +38,7 @@ export const sourceTexts = {
   },
   setLimit: "Set a limit…",
   changeLimit: "Change…",
+  limitsOf: "Limits…",
   resetLimit: "Reset to code",
   limitTitle: (name: string) => `Limit of ${name}`,
   limitEffect: "It holds for all processes at once. Running tasks continue. An empty field stays as it is.",

@@ -97,6 +97,9 @@ def test_attention_items_lead_to_their_page_and_retry_their_tasks(tab: Watched, 
     assert page.locator("table.tasks tbody tr").count() == 3
     assert "group:" in page.input_value("#filter")
     page.go_back()
+    item = page.locator(".attention li:has-text('ConnectError')")
+    item.locator("svg[aria-label='3 failures in the last hour']").wait_for()
+    item.locator(f"text=All after release {RELEASE}").wait_for()
     page.click(".attention li:has-text('ConnectError') >> text=Retry 3…")
     page.wait_for_selector("dialog:has-text('Retry 3 tasks?')")
 
@@ -107,6 +110,8 @@ def test_tiles_have_failures_and_retries_of_the_last_hour(tab: Watched, shop: Sh
     tab.page.wait_for_selector(".tile.bad:has-text('Failed, last hour')")
     tab.page.wait_for_selector(".tile:has-text('Retried, last hour'):not(:has(dd:text-is('0')))")
     tab.page.wait_for_selector(f".fact:has-text('release {RELEASE}')")
+    charted = tab.page.locator(".tile:has(.spark path) dt").all_inner_texts()
+    assert charted == ["Done", "Latency p95", "Lateness p99", "Failed, last hour", "Retried, last hour"]
 
 
 def test_sources_have_the_last_hour_and_a_pause_button(tab: Watched, shop: Shop) -> None:
@@ -127,6 +132,18 @@ def test_sources_have_the_last_hour_and_a_pause_button(tab: Watched, shop: Shop)
     row.locator(".badge:has-text('paused')").wait_for()
     row.get_by_role("button", name="Resume").click()
     row.locator(".badge").wait_for(state="detached")
+
+
+def test_limit_of_a_source_is_set_in_the_list(tab: Watched, shop: Shop) -> None:
+    page = tab.page
+    visit(tab, shop, "")
+    row = page.locator("tr:has(a:text-is('email'))")
+    row.get_by_role("button", name="Limits").click()
+    page.fill("dialog input[type=number]", "40")
+    page.click("dialog button[type=submit]")
+    row.locator("td[data-name='Running']:has-text('40')").wait_for()
+    limits = {each["name"]: each["limits"] for each in answer(tab, "/sources")["items"]}
+    assert [(limit["name"], limit["cap"], limit["by"]) for limit in limits["email"]] == [("email", 40, "operator")]
 
 
 def test_one_key_of_a_source_is_paused_and_resumed(tab: Watched, shop: Shop) -> None:

@@ -8,7 +8,8 @@ import { api, attempt, canOperate, notify, status } from "../session.ts";
 import { ActionDialog } from "./bulk-bar.tsx";
 import { Icon } from "./icon.tsx";
 import { PageLink } from "./link.tsx";
-import { Ago, Since } from "./time.tsx";
+import { Sparkline } from "./sparkline.tsx";
+import { Ago, Since, Span } from "./time.tsx";
 
 const SEVERITY_ICONS = { error: "failed", warning: "warning", info: "info" } as const;
 
@@ -71,8 +72,11 @@ function Item({ item, onDone }: { item: AttentionRow; onDone: () => void }) {
             <PageLink key={task.uuid} class="tag" to={pathOf("tasks", task.uuid)}>{task.short_id} <Since at={task.started_at} /></PageLink>
           ))}</span>
         )}
+        {group && item.source && <span class="hint"> <PageLink class="tag" to={pathOf("sources", item.source)}>{item.source}</PageLink></span>}
+        {item.release !== null && <span class="hint"> {t.allAfter(item.release)}</span>}
       </span>
-      <span class="since">{item.since && <Ago at={item.since} />}</span>
+      {item.trend.length > 1 && <Sparkline values={item.trend} kind="bars" label={t.failedLastHour(item.size)} />}
+      <span class="since">{item.since && item.last !== null ? <Span from={item.since} to={item.last} /> : item.since && <Ago at={item.since} />}</span>
       {path !== null && <PageLink class="button" to={path}>{t.show}</PageLink>}
       {canOperate.value && group && <button onClick={() => ask(true)}><Icon name="retry" />{t.retryMany(item.size)}</button>}
       {canOperate.value && change && <button onClick={() => void run()}>{change.label}</button>}

@@ -1,9 +1,23 @@
 /** Change the cap or the rate of a limit. */
 import { useState } from "preact/hooks";
-import type { SourceLimitRow } from "../api.ts";
+import type { SourceLimitRow, SourceRow } from "../api.ts";
 import { t } from "../messages.ts";
 import { api, notify } from "../session.ts";
 import { Dialog, Field } from "./dialog.tsx";
+
+/** Opens the limit of a whole source. */
+export function LimitButton({ source: { name, limits }, onDone }: { source: SourceRow; onDone: () => void }) {
+  const [isOpen, open] = useState(false);
+  const own = limits.filter((limit) => limit.name === name);
+  const cap = own.find((limit) => limit.cap !== null)?.cap ?? null;
+  const pace = own.find((limit) => limit.rate !== null)?.rate ?? null;
+  return (
+    <>
+      <button class="wide" onClick={() => open(true)}>{t.limitsOf}</button>
+      {isOpen && <LimitDialog limit={{ name, cap, rate: pace }} onClose={() => open(false)} onDone={onDone} />}
+    </>
+  );
+}
 
 /** What is set now. */
 export type LimitValues = Pick<SourceLimitRow, "name" | "cap" | "rate">;

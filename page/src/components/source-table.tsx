@@ -4,6 +4,7 @@ import { count, duration, percent, rate } from "../format.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
 import { canOperate } from "../session.ts";
+import { LimitButton } from "./limit-dialog.tsx";
 import { PageLink } from "./link.tsx";
 import { PauseButton } from "./pause-button.tsx";
 import { Sparkline } from "./sparkline.tsx";
@@ -58,7 +59,7 @@ function Row({ row, onDone }: { row: SourceRow; onDone: () => void }) {
       <Figure name={t.columns.latency} value={latency === null ? t.none : duration(latency)} zero={latency === null} />
       <Figure name={t.columns.p95} value={row.p95_ms === null ? t.none : duration(row.p95_ms)} zero={row.p95_ms === null} kind="wider" />
       <Figure name={t.columns.workers} value={count(row.workers)} zero={false} bad={row.workers === 0 && row.ready > 0} />
-      {canOperate.value && <td class="actions"><PauseButton source={row} onDone={onDone} /></td>}
+      {canOperate.value && <td class="actions"><PauseButton source={row} onDone={onDone} /> <LimitButton source={row} onDone={onDone} /></td>}
     </tr>
   );
 }

@@ -20,6 +20,12 @@ export function Ago({ at }: TimeProps) {
   return <time dateTime={at ?? ""} title={utc(found)}>{text}</time>;
 }
 
+/** From one time of the day to another. */
+export function Span({ from, to }: { from: string; to: string }) {
+  const [first, last] = [from, to].map((at) => clock(Date.parse(at), now.value, zone.value));
+  return <time dateTime={to} title={t.span(utc(Date.parse(from)), utc(Date.parse(to)))}>{first === last ? first : t.span(first ?? "", last ?? "")}</time>;
+}
+
 /** The time that has passed, as it grows: of a running task. */
 export function Since({ at }: TimeProps) {
   const found = parseTime(at);

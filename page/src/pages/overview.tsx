@@ -63,7 +63,7 @@ function useStreamedCounts(answer: Overview | null): Record<string, number> | nu
 }
 
 function Tiles({ overview }: { overview: Overview }) {
-  const { counts, figures, rates, series: { series }, sources } = overview;
+  const { counts, figures, flows, rates, series: { series }, sources } = overview;
   const seconds = (value: number | null) => (value === null ? t.none : duration(value * 1000));
   const sum = (values: readonly (number | null)[] = []) => values.reduce<number>((total, value) => total + (value ?? 0), 0);
   const failed = sum(series.failed);
@@ -72,18 +72,24 @@ function Tiles({ overview }: { overview: Overview }) {
   return (
     <dl class="tiles wrapped">
       <Tile name={t.tiles.done} value={rate(rates.done)} unit={t.perSecond} history={overview.history} />
-      <Tile name={t.tiles.latency} value={seconds(figures.latency_p95)} />
+      <Tile name={t.tiles.latency} value={seconds(figures.latency_p95)} history={known(series.latency_p95)} />
       <Tile name={t.tiles.oldest} value={seconds(figures.oldest_ready)} />
-      <Tile name={t.tiles.lateness} value={seconds(figures.lateness_p99)} />
-      <Tile name={t.tiles.failedHour} value={count(failed)} to={pathOf("failed", "", { since: "1h" })} kind={failed > 0 ? "bad" : ""} />
-      <Tile name={t.tiles.retriedHour} value={count(sum(series.retried))} />
+      <Tile name={t.tiles.lateness} value={seconds(figures.lateness_p99)} history={known(series.lateness_p99)} />
+      <Tile name={t.tiles.failedHour} value={count(failed)} history={known(series.failed)} to={pathOf("failed", "", { since: "1h" })} kind={failed > 0 ? "bad" : ""} />
+      <Tile name={t.tiles.retriedHour} value={count(sum(series.retried))} history={known(series.retried)} />
       {(["ready", "running", "scheduled", "waiting"] as const).map((state) => (
         <Tile key={state} name={t.states[state]} value={count(counts[state] ?? 0)} to={pathOf("tasks", "", { q: `state:${state}` })} />
       ))}
       <Tile name={t.states.failed} value={count(counts.failed ?? 0)} to={pathOf("failed")} kind={counts.failed ? "bad" : ""} />
+      {flows.n > 0 && <Tile name={t.tiles.flows} value={flows.exact ? count(flows.n) : t.atLeast(flows.n)} to={pathOf("flows", "", { state: "alive" })} />}
       {coordinators.length > 0 && <Tile name={t.tiles.batches} value={count(batches)} to={pathOf("batches")} />}
     </dl>
   );
+}
+
+/** Of a series: minutes without a live worker, and those in which nothing was timed, have no value. */
+function known(values: readonly (number | null)[] = []): readonly number[] {
+  return values.map((value) => value ?? 0);
 }
 
 interface TileProps { name: string; value: string; unit?: string; history?: readonly number[]; to?: string; kind?: string }

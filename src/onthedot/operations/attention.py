@@ -10,18 +10,21 @@ from itertools import chain
 from math import inf
 from typing import Literal, TypeAlias, assert_never
 
-from onthedot.clock.epoch import from_ms, from_optional_ms
+from onthedot.clock.epoch import from_ms, from_optional_ms, to_ms
 from onthedot.operations.failure_counts import FailureCounts
+from onthedot.operations.failures import FailureGroup
 from onthedot.operations.health import MAX_UNSERVED, Check, check_clock, check_memory, check_running, read_vitals
 from onthedot.operations.humanize import plural, suffix
 from onthedot.operations.outbox import OutboxStatus
 from onthedot.operations.recent_figures import RecentFigures
+from onthedot.operations.releases import ReleaseInfo, read_releases
 from onthedot.operations.schedule_info import ScheduleInfo
 from onthedot.operations.sources import SourceInfo, source_infos
 from onthedot.operations.store_state import StoreState
 from onthedot.stores.contract import Record, Store
 
 _RECENT = timedelta(hours=1)
+_NEW_RELEASE = timedelta(days=1)  # an older one explains no new failures
 _LATE = timedelta(seconds=60)
 _MIN_AT_LIMIT = 60_000  # ms
 _MIN_HELD_BACK = 10  # pending tasks at a limit
@@ -51,6 +54,8 @@ class AttentionItem:
     """One condition. action: label, HTTP method and path of what deals with it; body: of a change.
 
     holders: of a limit: the tasks that have been running longest
+    last, trend: of failures: the newest one, and how many per 24th part of the last hour
+    release: of failures: the code release after whose first start all of them failed
     """
 
     kind: AttentionKind
@@ -63,6 +68,9 @@ class AttentionItem:
     action: tuple[str, str, str] | None = None
     body: Mapping[str, object] = field(default_factory=dict[str, object])
     holders: tuple[LimitHolder, ...] = ()
+    last: datetime | None = None
+    trend: tuple[int, ...] = ()
+    release: str | None = None
 
 
 class Attention:
@@ -123,6 +131,9 @@ class Attention:
     async def _failure_items(self, now: datetime, state: StoreState) -> list[AttentionItem]:
         """The counts are those of the page "Failed"; the first one goes on for a while if there are many."""
         counted = await self._failure_counts.look(now - _RECENT, tally=state.tally)
+        releases: Sequence[ReleaseInfo] = ()
+        if counted.groups:
+            releases = await read_releases(self._store, to_ms(now - _NEW_RELEASE), to_ms(now))
         least = "" if counted.counted_to is None else "at least "
         return [
             AttentionItem(
@@ -134,6 +145,9 @@ class Attention:
                 each.source,
                 each.group,
                 ("show", "GET", f"/tasks?q=state:failed%20group:{each.group}"),
+                last=each.last,
+                trend=each.trend,
+                release=None if counted.counted_to else _release_before(each, releases),
             )
             for each in counted.groups
         ]
@@ -181,6 +195,12 @@ class Attention:
                 )
             )
         return found
+
+
+def _release_before(group: FailureGroup, releases: Sequence[ReleaseInfo]) -> str | None:
+    """The newest release that a worker ran before the first of all failures that are kept."""
+    began = group.began
+    return next((each.name for each in reversed(releases) if began is not None and each.at <= began), None)
 
 
 def _pause_items(sources: Sequence[SourceInfo], now: datetime) -> Iterator[AttentionItem]:

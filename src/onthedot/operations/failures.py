@@ -23,6 +23,7 @@ class FailureGroup:
     """Failed tasks with the same source, error and place in the code, up to what varies in the message.
 
     trend: failures per 24th part of the time asked for; empty without a beginning
+    began: when the first of those that are kept failed, also before the time asked for
     """
 
     group: str
@@ -35,6 +36,7 @@ class FailureGroup:
     last: datetime | None
     example: str
     trend: tuple[int, ...] = ()
+    began: datetime | None = None
 
 
 class _Group:
@@ -76,6 +78,7 @@ class _Group:
             last=from_optional_ms(self.last or None),
             example=self.example,
             trend=tuple(trend),
+            began=from_optional_ms(min(self.ends) or None),
         )
 
 

@@ -15,6 +15,7 @@ from onthedot.operations.task_queries import BATCH, TaskFilter, TaskPage, TaskQu
 from onthedot.stores.contract import NOT_STARTED, Record, Store
 
 CANCEL_TIME = 5.0  # seconds in which a cancel repeats its passes
+_MAX_COUNTED = 200  # flows
 _PAUSE = 0.05  # seconds between two passes, while running members end
 
 
@@ -63,6 +64,17 @@ class FlowOperations(Recorded):
         done = counter.value + is_counted
         failed = counter.failed + (is_counted and last.state != "succeeded")
         return FlowProgress(done, failed, max(flow_size(last).total, done))
+
+    async def count_alive(self, most: int = _MAX_COUNTED) -> tuple[int, bool]:
+        """Return how many of the newest flows have not ended, and whether these are all. most: that are read."""
+        alive = 0
+        read = 0
+        async for records in find_pages(self._store, {"flow": "*"}, most):
+            alive += sum(record.history.ended is None for record in records)
+            read += len(records)
+            if read >= most:
+                return alive, False
+        return alive, True
 
     async def tasks(self, flow: str, state: str | None = None, cursor: str | None = None) -> TaskPage:
         """Return a page of its tasks, newest first, the last task included."""

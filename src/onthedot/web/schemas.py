@@ -213,7 +213,11 @@ class HolderRow(Struct, frozen=True, kw_only=True):
 
 
 class AttentionRow(Struct, frozen=True, kw_only=True):
-    """A condition that an operator should act on. holders: of a limit: the tasks that have been running longest."""
+    """A condition that an operator should act on. holders: of a limit: the tasks that have been running longest.
+
+    Of failures: last: the newest one; trend: failures per 24th part of the last hour; release: the code release after
+    whose first start all of them failed
+    """
 
     kind: str
     severity: Literal["error", "warning", "info"]
@@ -224,6 +228,9 @@ class AttentionRow(Struct, frozen=True, kw_only=True):
     group: str | None
     action: AttentionAction | None
     holders: Sequence[HolderRow] = ()
+    last: Moment | None = None
+    trend: Sequence[int] = ()
+    release: str | None = None
 
 
 class AttentionList(Struct, frozen=True):
@@ -264,6 +271,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     """The state of an app at a glance. history: tasks that ended in each of the last 60 seconds.
 
     releases: of the code that live workers run; marks: releases that began in the span of the series
+    flows: those that have not ended, of all sources
     """
 
     now: Moment
@@ -277,6 +285,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     series: SeriesDetail
     releases: Sequence[str]
     marks: Sequence[ReleaseMark]
+    flows: StateCount
 
 
 class StoreStatus(Struct, frozen=True, kw_only=True):

@@ -131,7 +131,7 @@ class ChangeStream:
         sent: AttentionList | None = None
         while True:
             with suppress(StoreError, ApiError):  # the message "store" tells it
-                found = await read_attention(self._context)
+                found = await read_attention(self._context, await self._context.live())
                 if found != sent:
                     sent = found
                     listener.put("attention", found)

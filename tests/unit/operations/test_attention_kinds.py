@@ -182,6 +182,40 @@ async def test_failures_are_not_read_by_the_items_themselves(monkeypatch: pytest
     assert sum(sizes) < 50  # the newest failed task shows whether the count is right
 
 
+async def note_release(it: Shop, name: str) -> None:
+    await it.store.write_series([SeriesEntry("releases", int(it.clock.now()), "w1", name.encode())])
+
+
+async def test_failures_name_the_release_after_which_all_of_them_happened() -> None:
+    it = await shop()
+    await fail(it, 1, "old error")
+    it.clock.advance(MINUTE)
+    await note_release(it, "r1")
+    it.clock.advance(MINUTE)
+    await note_release(it, "r2")
+    it.clock.advance(MINUTE)
+    await fail(it, 2, "new error")
+    await fail(it, 1, "old error")
+    found = {item.text: item for item in await it.items()}
+    assert {text: item.release for text, item in found.items()} == {
+        "2× ValueError: new error": "r2",
+        "2× ValueError: old error": None,
+    }
+    old = found["2× ValueError: old error"]
+    assert (sum(old.trend), old.trend[-1], len(old.trend)) == (2, 1, 24)
+    assert old.last == from_ms(it.clock.now())
+
+
+async def test_failures_long_after_a_release_do_not_name_it() -> None:
+    it = await shop()
+    await note_release(it, "r1")
+    it.clock.advance(25 * 60 * MINUTE)
+    await it.worker.heartbeat()
+    await fail(it, 1)
+    found = [item.release for item in await it.items() if item.kind == "failures"]
+    assert found == [None]
+
+
 async def test_failures_of_more_than_an_hour_ago_need_no_attention() -> None:
     it = await shop()
     await fail(it, 3)

@@ -49,6 +49,18 @@ def nightly(app: App[Any], day: str, *parts: int) -> Any:
     return app.named("report").s(cleaned.result, day).always(app.named("sweep").s())
 
 
+async def test_overview_counts_the_flows_that_have_not_ended(studio: App[Any]) -> None:
+    async with studio, web_site(studio) as site:
+        for day in ("monday", "tuesday", "friday"):
+            flow = await nightly(studio, day, 1, 2).enqueue()
+        await flow.cancel()
+        assert (await site.viewer.json("/overview"))["flows"] == {"n": 2, "exact": True}
+        client = studio.runtime.portal.connected()
+        assert client is not None
+        flows = client.operations.flows
+        assert await flows.count_alive(most=2) == (1, False)  # the newest ones
+
+
 async def test_flow_is_a_graph_with_layers_failures_and_handlers(studio: App[Any]) -> None:
     async with studio.running(), web_site(studio) as site:
         flow = await nightly(studio, "monday", 1, 2, -3).enqueue()

@@ -68,7 +68,7 @@ async def test_overview_makes_each_read_of_the_store_once(shop: App[Any], monkey
         calls.clear()
         found = await site.viewer.json("/overview")
         assert [row["name"] for row in found["sources"]] == ["send"]
-        finds = {"find": 2}  # of what runs next, and of a source that no worker knows
+        finds = {"find": 3}  # what runs next, a source that no worker knows, flows
         assert calls == {"changes": 1, "tally": 1, "limits": 1, "sessions": 1, "schedules": 1} | finds
 
 

@@ -12,6 +12,7 @@ from onthedot.model.task import TaskState
 from onthedot.operations import Operations
 from onthedot.operations.attention import AttentionItem
 from onthedot.operations.humanize import short_id
+from onthedot.operations.live_view import LiveSnapshot
 from onthedot.operations.series import SeriesData
 from onthedot.operations.sources import SourceInfo
 from onthedot.operations.workers import WorkerInfo
@@ -28,6 +29,7 @@ from onthedot.web.schemas import (
     Overview,
     OverviewFigures,
     PausedSource,
+    StateCount,
     StatusDetail,
     StoreStatus,
 )
@@ -36,6 +38,7 @@ _MAX_SOURCES = 50
 _MAX_ATTENTION = 5
 _SERIES = ("done", "failed", "retried", "depth", "latency_p50", "latency_p95", "lateness_p99")
 ATTENTION_AGE = 2.0  # seconds
+_FLOWS_AGE = 2.0  # seconds
 _STATUS_AGE = 1.0  # seconds
 _MAX_PAUSED = 20
 _ALWAYS = ("tasks", "sources", "schedules", "workers", "failures", "flows", "batches", "waiting")
@@ -56,11 +59,12 @@ async def show_overview(call: WebCall[OverviewQuery, None]) -> Overview:
         for state in counts:
             counts[state] += getattr(source, state)
         counts["ready"] += source.parked
-    attention, rows, oldest, series = await asyncio.gather(
-        read_attention(call.context, call.query.source),
+    attention, rows, oldest, series, flows = await asyncio.gather(
+        read_attention(call.context, live, call.query.source),
         source_rows(call, live),
         oldest_ready(call, live),
         read_series(call, _SERIES, call.query.source, call.query.since),
+        call.context.shared.get("alive flows", _FLOWS_AGE, call.operations.flows.count_alive),
     )
     rows = [row for row in rows if call.query.source in ("", row.name)]
     rates = live.by_source.get(call.query.source, live.rates)
@@ -81,12 +85,12 @@ async def show_overview(call: WebCall[OverviewQuery, None]) -> Overview:
         series=series_detail(series),
         releases=releases_of(live.workers),
         marks=await release_marks(call, series),
+        flows=StateCount(*flows),
     )
 
 
-async def read_attention(context: WebContext, source: str = "") -> AttentionList:
+async def read_attention(context: WebContext, live: LiveSnapshot, source: str = "") -> AttentionList:
     """The worst conditions, as they were at most two seconds ago, for the overview and its stream."""
-    live = await context.live()
     operations = context.operations
     items = await context.shared.get("attention", ATTENTION_AGE, lambda: operations.attention(live.state))
     items = [item for item in items if source in ("", item.source)]
@@ -121,6 +125,9 @@ def _attention_row(item: AttentionItem, redaction: Redaction) -> AttentionRow:
             HolderRow(uuid=each.uuid, short_id=short_id(each.uuid), worker=each.worker, started_at=utc(each.started))
             for each in item.holders
         ],
+        last=utc(item.last),
+        trend=item.trend,
+        release=item.release,
     )
 
 
