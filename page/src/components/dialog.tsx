@@ -57,7 +57,7 @@ interface ReasonDialogProps {
   danger?: boolean;
   onClose: () => void;
   onConfirm: (reason: string) => Promise<void>;
-  /** Fields above the reason. */
+  /** Fields below the reason, which has the focus first. */
   children?: ComponentChildren;
 }
 
@@ -67,12 +67,12 @@ export function ReasonDialog({ effect, reason: need = "optional", onConfirm, chi
   return (
     <Dialog {...rest} disabled={need === "required" && reason.trim() === ""} onConfirm={() => onConfirm(reason.trim())}>
       <p>{effect}</p>
-      {children}
       {need !== "none" && (
         <Field label={t.reason} hint={t.reasonHint}>
           <input value={reason} maxLength={200} required={need === "required"} onInput={(event) => setReason(event.currentTarget.value)} />
         </Field>
       )}
+      {children}
     </Dialog>
   );
 }
