@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -126,6 +127,26 @@ async def test_a_task_of_an_add_to_a_paused_server_does_not_appear_later(postgre
         async with app.running():
             await again.result(timeout=20)
         assert sorted(ran) == [1, 2]
+
+
+async def test_adds_that_were_answered_while_the_loop_was_blocked_return(postgres: Service, named: str) -> None:
+    """Their callers would have given up meanwhile."""
+    app: App[None] = App(named, store=postgres.url)
+
+    @app.task
+    async def note(number: int) -> None: ...
+
+    async with app:
+        await note.enqueue(0)
+        adds = [asyncio.create_task(note.enqueue(number)) for number in range(1, 5)]
+        await every_chance()  # they are sent
+        time.sleep(5.5)  # noqa: ASYNC251 - longer than a caller waits for the store
+        handles = await asyncio.gather(*adds)
+        stored = postgres.ask(
+            "SELECT uuid FROM onthedot.task WHERE app = (SELECT id FROM onthedot.app WHERE name = %s)", named
+        )
+    assert {handle.uuid for handle in handles} < {uuid for (uuid,) in stored}
+    assert len(stored) == 5
 
 
 @pytest.mark.parametrize("after", [0, 60_000])
