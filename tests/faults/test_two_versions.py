@@ -24,21 +24,18 @@ from tests.faults.worker_processes import (
     worker_processes,
 )
 from tests.support.fault_report import report_faults
-from tests.support.previous_tree import REVISION, layout, previous_tree, revision_before_the_schema
+from tests.support.previous_tree import (
+    layout,
+    previous_revision,
+    previous_tree,
+    revision_before_the_schema,
+)
 from tests.support.services.programs import Missing, give_up
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(1200 if LONG else 180)]
 
 LEASE = 10  # seconds
 TASKS = scaled(300, 10_000)
-
-
-@pytest.fixture(scope="module")
-def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    try:
-        return previous_tree(tmp_path_factory.mktemp("previous"))
-    except Missing as missing:
-        give_up(missing)
 
 
 def add(url: str, run_log: Path, source: Path, number: int) -> set[str]:
@@ -82,12 +79,17 @@ def check_runs(run: str, uuids: set[str], run_log: RunLog) -> None:
 
 @pytest.mark.parametrize("server_store", ["sqlite", "redis", "postgres"], indirect=True)
 def test_two_versions_run_each_others_tasks_once(
-    server_store: ServerStore, run_log: RunLog, run_log_path: Path, previous: Path
+    server_store: ServerStore, run_log: RunLog, run_log_path: Path, tmp_path: Path
 ) -> None:
     """The older one creates the store. It runs what the newer one adds, the newer one what the older one adds."""
+    try:
+        revision = previous_revision(tmp_path, server_store.name)
+        previous = previous_tree(tmp_path, revision)
+    except Missing as missing:
+        give_up(missing)
     layouts = [layout(source, server_store.name) for source in (previous, SOURCE)]
     if layouts[0] != layouts[1]:
-        pytest.skip(f"{server_store.name}: the layout {layouts[0]} of {REVISION} is another one than {layouts[1]}")
+        pytest.skip(f"{server_store.name}: the layout {layouts[0]} of {revision} is another one than {layouts[1]}")
     url = server_store.url(LEASE)
     third = TASKS // 3
     with task_app.app.override(store=url):
@@ -107,7 +109,7 @@ def test_two_versions_run_each_others_tasks_once(
             restart_with(older, newer)
             uuids |= add(url, run_log_path, previous, third // 2)
             wait_for_progress(done, len(uuids))
-        check_runs(f"two versions, {server_store.name}, {REVISION}", uuids, run_log)
+        check_runs(f"two versions, {server_store.name}, {revision[:10]}", uuids, run_log)
 
 
 @pytest.mark.parametrize("server_store", ["sqlite", "postgres"], indirect=True)
