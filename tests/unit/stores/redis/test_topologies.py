@@ -13,6 +13,7 @@ from onthedot.model.uuid7 import new_uuid
 from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, SlotPool
 from onthedot.stores.redis import RedisStore, client
 from onthedot.stores.redis.acl import rights_text
+from onthedot.stores.schemes import apps_in, remove_app
 from tests.support.services.topologies import cluster, sentinels
 
 pytestmark = [pytest.mark.fault, pytest.mark.once]
@@ -52,6 +53,18 @@ async def test_store_works_on_a_cluster() -> None:
                 await life(store)
             finally:
                 await store.close()
+
+
+async def test_removed_app_of_a_cluster_leaves_the_others() -> None:
+    with cluster() as nodes:
+        url = f"redis+cluster://127.0.0.1:{nodes[0].port}"
+        for name in ("one", "two", "three"):
+            store = RedisStore(url, None, name)
+            await store.open()
+            await store.add([NewTask("u1", "a", b"{}")])
+            await store.close()
+        await asyncio.to_thread(remove_app, url, "two")
+        assert await asyncio.to_thread(apps_in, url) == ["one", "three"]
 
 
 async def test_stopped_cluster_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
