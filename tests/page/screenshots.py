@@ -60,8 +60,8 @@ async def main():
         for order, customer in ((17, "acme"), (18, "globex"), (21, "initech")):
             await studio.approve.enqueue(order, customer)
 """
-SIZES = {"wide": (1280, 760), "narrow": (390, 760)}
-THEMES = {"light": "", "dark": "-dark"}  # with the end of the name
+SIZES = {"": (1440, 900), "-1024": (1024, 768), "-390": (390, 844)}  # by the end of the name
+THEMES = {"light": "", "dark": "-dark"}  # with the end of the name after it
 SHOP_PAGES = {
     "tasks": "tasks?q=source%3Aresize",
     "failed": "failed",
@@ -98,26 +98,31 @@ class Camera:
         self._shop = shop
         self.page.goto(f"{shop.address}/?token={TOKEN}")
 
-    def take(self, path: str, name: str, size: str = "wide") -> None:
-        """In both themes."""
-        for theme in THEMES:
-            self._set(theme, size)
+    def take(self, path: str, name: str) -> None:
+        """At every width, for which it is loaded again, in both themes."""
+        for size in SIZES:
+            self._set_size(size)
             self.page.goto(f"{self._shop.address}/{path}")
             self.page.wait_for_selector("main :is(h1, .empty)")
             self.page.wait_for_selector(".loading", state="detached")
             self.page.wait_for_timeout(1500)  # for the second round of updates
-            self.shoot(name, theme)
+            self._shoot(name, size)
 
-    def shoot(self, name: str, theme: str) -> None:
-        self._set(theme, "")
-        self.page.wait_for_timeout(200)
-        self.page.screenshot(path=IMAGES / f"page-{name}{THEMES[theme]}.png")
+    def shoot(self, name: str) -> None:
+        """What the tab shows already, as `take`."""
+        for size in SIZES:
+            self._set_size(size)
+            self._shoot(name, size)
 
-    def _set(self, theme: str, size: str) -> None:
-        if size:
-            width, height = SIZES[size]
-            self.page.set_viewport_size({"width": width, "height": height})
-        self.page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+    def _set_size(self, size: str) -> None:
+        width, height = SIZES[size]
+        self.page.set_viewport_size({"width": width, "height": height})
+
+    def _shoot(self, name: str, size: str) -> None:
+        for theme, end in THEMES.items():
+            self.page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+            self.page.wait_for_timeout(300)  # charts follow the width and the colours
+            self.page.screenshot(path=IMAGES / f"page-{name}{size}{end}.png")
 
 
 @contextmanager
@@ -150,8 +155,6 @@ def take_shop(browser: Browser, folder: Path) -> None:
             camera.page.click("text=Newest >> nth=0")
             camera.page.wait_for_selector(".attempts")
             camera.take(f"tasks/{camera.page.url.rpartition('/')[2]}", "task")
-            camera.take("", "overview-narrow", "narrow")
-            camera.take("tasks", "tasks-narrow", "narrow")
             camera.page.context.clear_cookies()
             camera.take("login", "login")
     code.unlink()
@@ -170,7 +173,6 @@ def take_flows(browser: Browser, folder: Path) -> None:
             ("waiting", "waiting"),
         ):
             camera.take(path, name)
-        camera.take(f"flows/{flow}", "flow-narrow", "narrow")
 
 
 def take_empty_and_unavailable(browser: Browser, folder: Path) -> None:
@@ -181,11 +183,11 @@ def take_empty_and_unavailable(browser: Browser, folder: Path) -> None:
             camera.take("", "empty")
             camera.take("tasks", "empty-tasks")
             shop.run(FILL)
-            camera.take("tasks", "unavailable")
+            camera.page.goto(f"{shop.address}/tasks")
+            camera.page.wait_for_selector("tr[data-uuid]")
             server.stop()
             camera.page.wait_for_selector(".banner[role=alert]", timeout=60_000)
-            for theme in THEMES:
-                camera.shoot("unavailable", theme)
+            camera.shoot("unavailable")
 
 
 def take_genesis(browser: Browser, folder: Path) -> None:

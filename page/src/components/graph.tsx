@@ -94,7 +94,7 @@ function noteOf(node: FlowNode, { nodes, edges }: FlowDetail): string {
 function NodeTable({ detail }: { detail: FlowDetail }) {
   const names = new Map(detail.nodes.map((node) => [node.id, node.source]));
   return (
-    <table class="rows cards">
+    <table class="rows tall cards">
       <thead><tr><th class="state-column">{t.columns.state}</th><th>{t.columns.source}</th><th class="share-column">{t.columns.progress}</th><th>{t.columns.after}</th><th>{t.columns.note}</th></tr></thead>
       <tbody>
         {detail.nodes.map((node) => (
@@ -103,7 +103,7 @@ function NodeTable({ detail }: { detail: FlowDetail }) {
             <td class="main"><PageLink to={pathOfNode(detail.flow.id, node)}>{node.source}</PageLink></td>
             <td class="share-column"><Share done={ended(node.states)} failed={(node.states.failed ?? 0) + (node.states.cancelled ?? 0)} total={node.count} /></td>
             <td data-name={t.columns.after}>{detail.edges.filter(([, to]) => to === node.id).map(([from]) => names.get(from)).join(", ") || <span class="none">{t.none}</span>}</td>
-            <td class="reason clamp">{node.remark || <span class="none" />}</td>
+            <td class="reason">{node.remark ? <span class="clamp">{node.remark}</span> : <span class="none" />}</td>
           </tr>
         ))}
       </tbody>

@@ -56,7 +56,7 @@ interface TableProps { rows: readonly WaitingRow[]; current: number; onSignal: (
 
 function Table({ rows, current, onSignal, onCancel }: TableProps) {
   return (
-    <table class="rows cards">
+    <table class="rows tall cards">
       <thead>
         <tr>
           <th class="state-column">{t.columns.state}</th><th>{t.columns.task}</th><th>{t.columns.waitsFor}</th>
