@@ -220,13 +220,16 @@ export type Query = Record<string, string | number | undefined>;
 
 export class Api {
   private readonly root: string;
+  /** Named in each request, unless it is "". */
+  private readonly app: string;
 
-  constructor(base: string) {
+  constructor(base: string, app = "") {
+    this.app = app;
     this.root = `${base}api/v1`;
   }
 
   address(path: string, query: Query = {}): string {
-    const words = new URLSearchParams();
+    const words = new URLSearchParams(this.app === "" ? {} : { app: this.app });
     for (const [name, value] of Object.entries(query)) {
       if (value !== undefined && value !== "") words.set(name, String(value));
     }

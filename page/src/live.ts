@@ -1,5 +1,6 @@
 /** One stream of changes per tab: opens again after errors, closes in hidden tabs, hands messages on. */
 import { signal } from "@preact/signals";
+import { withQuery } from "./router.ts";
 
 export type Connection =
   | { state: "connecting" }
@@ -113,7 +114,7 @@ export class LiveStream {
       this.poll();
       return;
     }
-    const source = this.surroundings.open(`${this.address}?${this.watch}`);
+    const source = this.surroundings.open(withQuery(this.address, this.watch));
     this.source = source;
     source.onopen = () => {
       this.failures = 0;

@@ -63,6 +63,7 @@ export const t = {
   resumeUpdates: "Resume updates (p)",
   zoneHint: "Time zone of all times: of this browser, or UTC",
   themes: { system: "Theme: as the system", light: "Theme: light", dark: "Theme: dark" },
+  chooseApp: "App of this store",
   signOut: (user: string) => `Sign out ${user}`,
   signIn: {
     title: "Sign in",

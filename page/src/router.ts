@@ -35,6 +35,7 @@ const TABLE: readonly (readonly [RegExp, PageName])[] = [
 /** base: the prefix with a slash at its end. */
 export function parse(path: string, search: string, base: string): Location {
   const query = new URLSearchParams(search);
+  query.delete("app"); // of the tab, not of the page
   if (path !== base.slice(0, -1) && !path.startsWith(base)) return { page: "missing", id: "", query };
   const rest = path.slice(base.length).replace(/\/$/, "");
   for (const [pattern, page] of TABLE) {
@@ -60,6 +61,12 @@ export function pathOf(page: string, id = "", query: Record<string, string | und
   return `${id === "" ? head : `${head}/${encodeURIComponent(id)}`}${tail}`;
 }
 
+/** An address with more words in its query. */
+export function withQuery(address: string, words: string): string {
+  if (words === "") return address;
+  return `${address}${address.includes("?") ? "&" : "?"}${words}`;
+}
+
 /** An entry of the history of this tab. */
 interface Entry {
   scroll: number;
@@ -73,13 +80,21 @@ const MOST_ENTRIES = 50;
 
 export class Router {
   readonly base: string;
+  /** The app of this tab, where a server shows several; "": the first one. */
+  readonly app: string;
   readonly location;
   private readonly entries = new Map<number, Entry>();
   private number = 0;
 
   constructor(base: string, path: string, search: string) {
     this.base = base.endsWith("/") ? base : `${base}/`;
+    this.app = new URLSearchParams(search).get("app") ?? "";
     this.location = signal(parse(path, search, this.base));
+  }
+
+  /** The address of a path of the page, in the app of this tab or another one. */
+  address(path: string, app = this.app): string {
+    return this.base + withQuery(path, app === "" ? "" : new URLSearchParams({ app }).toString());
   }
 
   /** Follows the address bar, the back button, and clicks on links of the page. */
@@ -130,7 +145,7 @@ export class Router {
   }
 
   go(path: string, { replace = false } = {}): void {
-    const url = this.base + path;
+    const url = this.address(path);
     const before = this.location.value;
     this.entry().scroll = window.scrollY;
     if (replace) {

@@ -12,7 +12,7 @@ export type Theme = "system" | "light" | "dark";
 const base = document.documentElement.dataset.base ?? "/";
 
 export const router = new Router(base, window.location.pathname, window.location.search);
-export const api = new Api(router.base);
+export const api = new Api(router.base, router.app);
 
 export const status = signal<Status | null>(null);
 /** For the navigation: of the status, or newer of a page that has it. */

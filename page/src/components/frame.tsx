@@ -30,7 +30,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
       <header class={status.value?.environment ? `top env-${envColor(status.value.environment)}` : "top"} inert={isSignedOut}>
         <div class="bar">
           <PageLink to="" class="brand"><Mark />{t.name}</PageLink>
-          <span class="app">{status.value?.app ?? ""}</span>
+          <AppName />
           {status.value?.environment && <span class="env">{status.value.environment}</span>}
           <Facts />
           <Search />
@@ -52,6 +52,17 @@ export function Frame({ children }: { children: ComponentChildren }) {
       <ExplainOnKey />
       {hasHelp && <Help onClose={() => showHelp(false)} />}
     </>
+  );
+}
+
+/** Where a server shows several apps, one of them is chosen here: the page is loaded again. */
+function AppName() {
+  const { app, apps } = status.value ?? { app: "", apps: [] };
+  if (apps.length < 2) return <span class="app">{app}</span>;
+  return (
+    <select class="app" aria-label={t.chooseApp} value={app} onChange={(event) => window.location.assign(router.address("", event.currentTarget.value))}>
+      {apps.map((name) => <option key={name} value={name}>{name}</option>)}
+    </select>
   );
 }
 

@@ -17,7 +17,7 @@ interface PageLinkProps {
 /** A page of ours, by its path below the base. */
 export function PageLink({ to, children, current, label, tabIndex, opens, ...rest }: PageLinkProps) {
   return (
-    <a href={router.base + to} data-route={to} class={rest.class} aria-current={current ? "page" : undefined} aria-label={label} tabIndex={tabIndex} data-open={opens}>
+    <a href={router.address(to)} data-route={to} class={rest.class} aria-current={current ? "page" : undefined} aria-label={label} tabIndex={tabIndex} data-open={opens}>
       {children}
     </a>
   );

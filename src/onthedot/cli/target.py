@@ -104,10 +104,10 @@ def _other_files(path: Path) -> list[Path]:
     return found
 
 
-def target(options: GlobalOptions, *, named: bool = True) -> tuple[str, str]:
+def target(options: GlobalOptions, *, named: bool = True, several: bool = False) -> tuple[str, str]:
     """Return the store's URL and the app's name, "" if the store has no app. Only -A imports user code.
 
-    named: look for the name in the store if no option gives it.
+    named: look for the name in the store if no option gives it. several: of more than one app, return the first.
     """
     if options.module is not None:
         from onthedot.supervisor.app_loader import load_app_and_included
@@ -119,7 +119,7 @@ def target(options: GlobalOptions, *, named: bool = True) -> tuple[str, str]:
     url = store_url(options.store)
     if options.app_name or not named:
         return url, options.app_name or ""
-    return url, _only_app(url)
+    return url, _only_app(url, several=several)
 
 
 def _schedules(options: GlobalOptions) -> Mapping[str, ScheduleDefinition]:
@@ -131,14 +131,14 @@ def _schedules(options: GlobalOptions) -> Mapping[str, ScheduleDefinition]:
     return load_app_and_included(options.module).runtime.schedules
 
 
-def _only_app(url: str) -> str:
+def _only_app(url: str, *, several: bool) -> str:
     path = file_of(url)
     if url.startswith("memory:") or (path is not None and not path.exists()):
         return ""
     names = apps_in(url)
     if len(names) > 1:
         names = asyncio.run(present_apps(url, names))
-    if len(names) > 1:
+    if len(names) > 1 and not several:
         where = path or masked(url)
         raise CommandError(f"{where} has several apps: {', '.join(names)}; say which by -n")
-    return next(iter(names), "")
+    return min(names, default="")

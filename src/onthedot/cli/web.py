@@ -84,9 +84,10 @@ def web(options: GlobalOptions, **given: Any) -> None:
     """Serve the HTTP API and the page of a store; no code of yours is needed.
 
     Users come from ONTHEDOT_WEB_TOKEN (an operator), ONTHEDOT_WEB_VIEWER_TOKEN (a viewer) and ONTHEDOT_WEB_USERS
-    (name:role:sha256 of a token, separated by commas). -A adds custom schedule rules.
+    (name:role:sha256 of a token, separated by commas). -A adds custom schedule rules. Without -n and -A all apps of the
+    store are shown.
     """
-    url, name = target(options)
+    url, name = target(options, several=True)
     check_exists(url, name)
     asyncio.run(_serve(options, url, name, WebOptions(**given)))
 
@@ -98,6 +99,7 @@ async def _serve(options: GlobalOptions, url: str, name: str, given: WebOptions)
         from onthedot.web.saved_token import credentials_of
         from onthedot.web.server import address_of, listen, serving
         from onthedot.web.settings import WebSettings, token_credential
+        from onthedot.web.store_apps import StoreApps
     except ImportError as error:
         raise CommandError(f"{NEEDS_EXTRA} ({error})", FAILED) from None
 
@@ -119,7 +121,13 @@ async def _serve(options: GlobalOptions, url: str, name: str, given: WebOptions)
         metrics_sources=given.metrics_sources,
     )
     settings.check_bind()
-    app = _app(options, url, name, event_settings(options, bus=given.bus, outbox=given.outbox))
+    events = event_settings(options, bus=given.bus, outbox=given.outbox)
+    app = _app(options, url, name, events)
+    others = StoreApps(url, lambda other: App(other, store=url, events=events))
+    shows_all = options.module is None and not options.app_name
+    site = app_site(
+        app, settings, AppFacts(name, url.partition(":")[0], version()), others=others if shows_all else None
+    )
     log_format.configure(given.log_format, None, app.runtime.logs.root)
     stop = asyncio.Event()
     try:
@@ -130,7 +138,7 @@ async def _serve(options: GlobalOptions, url: str, name: str, given: WebOptions)
         listener,
         signal_handlers(dict.fromkeys((signal.SIGTERM, signal.SIGINT), stop.set)),
     ):
-        async with app, serving(app_site(app, settings, AppFacts(name, url.partition(":")[0], version())), listener):
+        async with app, others, serving(site, listener):
             base = settings.public_url.rstrip("/") or f"http://{address_of(listener)}{settings.base_path}"
             if given.until_eof:  # the log of a service, which others read
                 print_line(f"page {base}/{_place(token)}")

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
 from onthedot.clock.system import SystemClock
 from onthedot.stores import connect
+from onthedot.stores.schemes import apps_in
+
+
+async def apps_of(url: str) -> list[str]:
+    """Return the apps of a store that have tasks, schedules or a live worker."""
+    return await present_apps(url, await asyncio.to_thread(apps_in, url))
 
 
 async def present_apps(url: str, names: Iterable[str]) -> list[str]:

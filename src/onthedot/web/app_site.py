@@ -13,7 +13,7 @@ from onthedot.model.redaction import Redaction
 from onthedot.web.application import web_app
 from onthedot.web.auth import Authenticator
 from onthedot.web.bodies import NewTaskBody
-from onthedot.web.context import AppFacts
+from onthedot.web.context import AppAccess, AppFacts, OtherApps
 from onthedot.web.errors import ApiError
 from onthedot.web.schemas import AddedTask
 from onthedot.web.settings import WebSettings
@@ -30,8 +30,29 @@ def app_site(
     authenticator: Authenticator | None = None,
     redaction: Redaction | None = None,
     clock: Clock | None = None,
+    others: OtherApps | None = None,
 ) -> ASGIApp:
-    """Return the HTTP API of an app, which the caller connects on the event loop that serves it."""
+    """Return the HTTP API of an app, which the caller connects on the event loop that serves it.
+
+    others: more apps of the store, which `?app=` names; None: this one only
+    """
+    access = app_access(app)
+    return web_app(
+        access.operations,
+        settings,
+        app=facts._replace(is_outbox_apart=access.is_outbox_apart),
+        authenticator=authenticator,
+        clock=clock,
+        redaction=redaction,
+        add_task=access.add_task,
+        dead_letters=access.dead_letters,
+        make_task=access.make_task,
+        others=others,
+    )
+
+
+def app_access(app: App[Any]) -> AppAccess:
+    """Return the parts of an app that the handlers use."""
 
     def operations() -> Any:
         client = app.runtime.portal.connected()
@@ -52,17 +73,8 @@ def app_site(
         return routed
 
     outbox = app.runtime.config.events.outbox
-    return web_app(
-        operations,
-        settings,
-        app=facts._replace(is_outbox_apart=outbox is not None and outbox != app.runtime.url),
-        authenticator=authenticator,
-        clock=clock,
-        redaction=redaction,
-        add_task=add_task,
-        dead_letters=app.runtime.dead_letters,
-        make_task=make_task,
-    )
+    is_outbox_apart = outbox is not None and outbox != app.runtime.url
+    return AppAccess(operations, add_task, make_task, app.runtime.dead_letters, is_outbox_apart)
 
 
 def _check_arguments(task: NewTaskBody) -> None:

@@ -19,7 +19,7 @@ from onthedot.model.redaction import Redaction
 from onthedot.operations import Operations
 from onthedot.web.assets import Assets, PageEndpoint, StaticEndpoint
 from onthedot.web.auth import Authenticator, TokenAuthenticator
-from onthedot.web.context import AddTask, AppFacts, MakeTask, OpenDeadLetters, WebContext
+from onthedot.web.context import AddTask, AppFacts, MakeTask, OpenDeadLetters, OtherApps, WebContext
 from onthedot.web.endpoints import PathEndpoint, Route, require_identity
 from onthedot.web.errors import ApiError, as_api_error, error_response
 from onthedot.web.routes import ROUTES
@@ -41,6 +41,7 @@ def web_app(
     add_task: AddTask | None = None,
     dead_letters: OpenDeadLetters | None = None,
     make_task: MakeTask | None = None,
+    others: OtherApps | None = None,
     assets: Assets | None = None,
 ) -> ASGIApp:
     """Return the HTTP API and the page as an ASGI app.
@@ -53,6 +54,7 @@ def web_app(
     add_task: adds a task; None: this server adds none
     dead_letters: opens the dead letters on the bus of the app; None: this server reads no bus
     make_task: makes the task of a schedule; None: this server creates none
+    others: more apps of the store, which `?app=` names; None: this one only
     """
     clock = clock or SystemClock()
 
@@ -62,7 +64,9 @@ def web_app(
     if authenticator is None:
         authenticator = TokenAuthenticator(settings.credentials, clock)
     facts = app or AppFacts("")
-    context = WebContext(current, settings, authenticator, clock, facts, redaction, add_task, dead_letters, make_task)
+    context = WebContext(
+        current, settings, authenticator, clock, facts, redaction, add_task, dead_letters, make_task, others
+    )
     return WebApplication(context, assets or Assets())
 
 

@@ -29,7 +29,7 @@ _SCAN_REST = 20  # a list reads all dead letters: at most 5 % of the time
 
 
 class AppFacts(NamedTuple):
-    """The app that is shown. store: its kind, such as "redis"; others: more apps of this store.
+    """The app that is shown. store: its kind, such as "redis".
 
     is_outbox_apart: its events are in another database, which this server does not read
     """
@@ -37,7 +37,6 @@ class AppFacts(NamedTuple):
     name: str
     store: str = ""
     version: str = ""
-    others: tuple[str, ...] = ()
     is_outbox_apart: bool = False
 
 
@@ -57,8 +56,30 @@ class MakeTask(Protocol):
     async def __call__(self, task: NewTaskBody, /) -> NewTask: ...
 
 
+class AppAccess(NamedTuple):
+    """An app as the handlers use it. is_outbox_apart: as in `AppFacts`."""
+
+    operations: Callable[[], Operations | None]
+    add_task: AddTask
+    make_task: MakeTask
+    dead_letters: OpenDeadLetters
+    is_outbox_apart: bool
+
+
+class OtherApps(Protocol):
+    """The other apps of the store, for a server that shows all of them."""
+
+    async def names(self) -> Sequence[str]:
+        """Those that have anything in the store, with the one that is shown first."""
+        ...
+
+    async def context(self, name: str, first: WebContext) -> WebContext:
+        """Open an app, unless it is open. ApiError: the store has none of this name. first: of the server."""
+        ...
+
+
 class WebContext:
-    """operations: None while the app that is shown is not open."""
+    """operations: None while the app that is shown is not open. others: None: this server shows one app only."""
 
     def __init__(
         self,
@@ -71,6 +92,8 @@ class WebContext:
         add_task: AddTask | None = None,
         dead_letters: OpenDeadLetters | None = None,
         make_task: MakeTask | None = None,
+        others: OtherApps | None = None,
+        streams: OpenStreams | None = None,
     ) -> None:
         self._operations = operations
         self.settings = settings
@@ -81,8 +104,9 @@ class WebContext:
         self.add_task = add_task
         self.dead_letters = dead_letters
         self.make_task = make_task
+        self._others = others
         self.key: bytes = getattr(authenticator, "key", b"") or secrets.token_bytes(32)  # of preview tokens
-        self.streams: OpenStreams = OpenStreams()
+        self.streams: OpenStreams = OpenStreams() if streams is None else streams  # of all apps together
         self.shared: SharedReads = SharedReads()
         self.letter_scans: LongReads = LongReads("dead letters", _SCAN_REST)
         self._live: tuple[Operations, LiveView] | None = None
@@ -91,6 +115,35 @@ class WebContext:
 
     def seconds(self) -> float:
         return self.clock.now() / 1000
+
+    def sibling(self, access: AppAccess, facts: AppFacts) -> WebContext:
+        """The context of another app of this server, with its users, settings and streams."""
+        return WebContext(
+            access.operations,
+            self.settings,
+            self.authenticator,
+            self.clock,
+            facts,
+            self.redaction,
+            access.add_task,
+            access.dead_letters,
+            access.make_task,
+            self._others,
+            self.streams,
+        )
+
+    async def of_app(self, name: str) -> WebContext:
+        """The context of the app that a request names; "": of this one."""
+        if name in ("", self.app.name):
+            return self
+        if self._others is None:
+            raise ApiError("not_found", f"this server shows the app {self.app.name!r} only", field="app")
+        return await self._others.context(name, self)
+
+    async def app_names(self) -> list[str]:
+        """The apps that this server shows."""
+        others = () if self._others is None else await self._others.names()
+        return sorted({self.app.name, *others})
 
     @property
     def is_open(self) -> bool:

@@ -141,8 +141,9 @@ class PathEndpoint:
 
     async def _handle(self, route: Route, request: Request, user: User, via: Literal["page", "api"]) -> Response:
         query = decode_query(request, route.query)
+        context = self._context
         if route.access != "open":  # these answer for the process, and tell nobody the name of the app
-            _check_app(request, self._context.app.name)
+            context = await context.of_app(request.query_params.get("app", ""))
         body: object = None
         if route.body is not None:
             body = await decode_request(request, route)
@@ -150,7 +151,7 @@ class PathEndpoint:
             wait = self._context.changes.spend(user.name)
             if wait:
                 raise ApiError("too_many", "more than 20 changes per second", retry_after=wait)
-        call = WebCall(self._context, user, request.path_params, query, body, request, via)
+        call = WebCall(context, user, request.path_params, query, body, request, via)
         if route.method != "GET":
             found = await route.handler(call)
         else:
@@ -158,14 +159,6 @@ class PathEndpoint:
         if route.access == "operator":
             call.operations.feed.recheck()  # open pages see the change at once
         return encode_answer(found, route, request)
-
-
-def _check_app(request: Request, shown: str) -> None:
-    """Every route takes the parameter `app`: the name of the app that this server shows."""
-    if request.query_params.get("app", "") not in ("", shown):
-        raise ApiError(
-            "not_found", f"this server shows the app {shown!r}; start onthedot web -n NAME for another one", field="app"
-        )
 
 
 async def require_identity(context: WebContext, request: Request) -> Identity:

@@ -152,7 +152,7 @@ async def test_only_the_app_that_is_shown_can_be_asked_for(shop: App[Any]) -> No
         for path in ("/status", "/tasks", "/changes", "/overview"):
             answer = await site.viewer.get(f"{path}?app=other")
             assert (answer.status, answer.json()["error"]["code"]) == (404, "not_found"), path
-            assert f"shows the app {shop.name!r}; start onthedot web -n NAME" in answer.json()["error"]["message"]
+            assert f"shows the app {shop.name!r} only" in answer.json()["error"]["message"]
         assert (await site.operator.post("/sources/send/pause?app=other", {"reason": "x"})).status == 404
         assert (await site.viewer.json("/limits"))["items"] == []
         assert (await site.nobody.get("/status?app=other")).status == 401

@@ -123,19 +123,20 @@ async def _matching(call: WebCall[Query, object], action: BulkVerb, given: Filte
 def _seal(call: WebCall[Query, object], value: Struct) -> str:
     """A value that comes back as it was: every web process with these credentials accepts it."""
     text = urlsafe_b64encode(msgspec.json.encode(value)).decode()
-    return f"{text}.{hmac.digest(call.context.key, _signed(type(value), text), 'sha256').hex()}"
+    return f"{text}.{hmac.digest(call.context.key, _signed(call, type(value), text), 'sha256').hex()}"
 
 
 def _unseal(call: WebCall[Query, object], sealed: str, kind: type[S]) -> S:
     text, _, signature = sealed.rpartition(".")
-    good = hmac.digest(call.context.key, _signed(kind, text), "sha256").hex()
+    good = hmac.digest(call.context.key, _signed(call, kind, text), "sha256").hex()
     if not hmac.compare_digest(signature.encode("utf-8", "replace"), good.encode()):
         raise ApiError("invalid", "this is of no preview; ask for a new one", field="token")
     return msgspec.json.decode(urlsafe_b64decode(text), type=kind)
 
 
-def _signed(kind: type[Struct], text: str) -> bytes:
-    return f"{kind.__name__}.{text}".encode("utf-8", "replace")
+def _signed(call: WebCall[Query, object], kind: type[Struct], text: str) -> bytes:
+    """With the app: a preview of one app starts nothing in another."""
+    return f"{call.context.app.name}.{kind.__name__}.{text}".encode("utf-8", "replace")
 
 
 def _read(call: WebCall[Query, BulkBody], action: BulkVerb) -> _Preview:

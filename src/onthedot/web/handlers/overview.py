@@ -142,7 +142,7 @@ async def show_status(call: WebCall[Query, None]) -> StatusDetail:
         features.append("outbox")
     return StatusDetail(
         app=context.app.name,
-        apps=[context.app.name, *context.app.others],
+        apps=await context.app_names(),
         environment=context.settings.environment,
         version=context.app.version,
         releases=releases_of(live.workers),
