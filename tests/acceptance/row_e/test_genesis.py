@@ -203,9 +203,9 @@ def test_each_process_of_the_system_is_killed_during_one_batch(tmp_path: Path) -
 
 
 @pytest.mark.long
-def test_load_prints_each_goal_and_no_item_or_retry_is_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [[], ["--kafka", "--postgres"]] if LONG else [[]], ids=" ".join)
+def test_load_prints_each_goal_and_no_item_or_retry_is_lost(tmp_path: Path, options: list[str]) -> None:
     """Times depend on the machine: only the goals about counts must be met."""
-    options = ["--kafka", "--postgres"] if LONG else []
     done = subprocess.run(
         [sys.executable, "-m", "examples.genesis.load", "--batches", str(scaled(5, 20)), *options],
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"},
