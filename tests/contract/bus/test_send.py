@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 
 import pytest
 
@@ -25,8 +26,15 @@ def message(number: int, value: bytes = b"") -> BusMessage:
 
 
 async def ids(house: BusHouse, topic: str) -> list[int]:
+    """Offsets are checked, too: they tell a message that was never written from one that was not read."""
     bus = await house.open_bus()
-    return [int(dict(record.message.headers)["ce_id"]) async for record in bus.peek(topic)]
+    records = [record async for record in bus.peek(topic)]
+    next_offsets: Counter[int] = Counter()
+    for record in records:
+        offset = next_offsets[record.partition]
+        assert record.offset == offset, f"partition {record.partition} has {record.offset} where {offset} is expected"
+        next_offsets[record.partition] += 1
+    return [int(dict(record.message.headers)["ce_id"]) for record in records]
 
 
 async def test_all_of_a_message_is_kept(house: BusHouse, topic: str) -> None:
