@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -89,6 +90,19 @@ class Shop:
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(SOON)
+
+    def command(self, *arguments: str) -> Any:
+        """The answer of a command, which is asked for JSON."""
+        done = subprocess.run(
+            [*_ONTHEDOT, *arguments, "--json"],
+            cwd=ROOT,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
 
     def run(self, code: str) -> str:
         """Runs `async def main()` in a process of its own: the browser's event loop is in this one."""

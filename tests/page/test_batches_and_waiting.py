@@ -86,6 +86,37 @@ def test_a_batch_is_seen_live(tab: Watched, studio: Shop, tmp_path: Path) -> Non
     tab.page.wait_for_selector(".facts-list a[data-route^='batches/']")
 
 
+def test_twenty_batches_are_frozen_and_shown_to_their_end(tab: Watched, studio: Shop) -> None:
+    page = tab.page
+    call = "studio.app.batch(studio.names, count=50, args={'style': 'many'})"
+    ids = run(
+        studio,
+        "await studio.app.operations.pause('names', reason='until the page is open')",
+        f"print(*[(await {call}).id for _ in range(20)])",
+    ).split()
+    visit(tab, studio, "sources/names:batch")
+    page.click("button:has-text('Freeze…')")
+    page.fill("dialog input", "enough for today")
+    page.click("dialog button[type=submit]")
+    page.wait_for_selector("button:has-text('Thaw')", timeout=LONG)
+    refused = run(studio, "try:", f"    await {call}", "except Exception as error:", "    print(type(error).__name__)")
+    assert refused == "SourceFrozen"
+    visit(tab, studio, "batches")
+    wait_for_live(tab)
+    of_batches = "tr:is(" + ", ".join(f":has(a[href$='{batch}'])" for batch in ids) + ")"
+    page.locator(of_batches).filter(has_text="frozen").nth(19).wait_for(timeout=LONG)
+    page.locator(f"{of_batches} >> td:text-is('0 of 5')").nth(19).wait_for(timeout=LONG)
+    run(studio, "await studio.app.operations.resume('names')")
+    page.locator(f"{of_batches} >> td:text-is('5 of 5')").nth(19).wait_for(timeout=LONG)
+    shown = {batch: page.inner_text(f"tr:has(a[href$='{batch}']) .share-column").split()[0] for batch in ids}
+    listed = studio.command("batch", "list", "--limit", "20")["batches"]
+    assert shown == {each["id"]: str(each["progress"]["items"]) for each in listed} == dict.fromkeys(ids, "50")
+    assert studio.command("batch", "show", ids[0])["batch"]["batch"]["progress"]["items"] == 50
+    visit(tab, studio, "sources/names:batch")
+    page.click("button:has-text('Thaw')")
+    page.wait_for_selector("button:has-text('Freeze…')", timeout=LONG)
+
+
 def test_the_rest_of_a_batch_is_cancelled_on_its_page(tab: Watched, studio: Shop) -> None:
     batch = new_batch(studio, "old", "/nothing")
     visit(tab, studio, f"batches/{batch}")

@@ -37,6 +37,17 @@ def changes(tab: Watched, action: str) -> list[tuple[str, str, int, str]]:
     return [(row["state"], row["via"], row["changed"], row["reason"]) for row in rows]
 
 
+def test_counts_of_the_outbox_are_those_of_the_command_line(tab: Watched, shop: Shop) -> None:
+    """The first test of this store: nothing is sent again yet."""
+    visit(tab, shop, "outbox")
+    topics = shop.command("outbox", "status")["outbox"]["topics"]
+    pending, failed, blocked = (sum(each[name] for each in topics) for name in ("pending", "failed", "blocked_keys"))
+    assert (pending, failed) == (0, 3)
+    tiles = dict(zip(*(tab.page.locator(f".tiles {part}").all_inner_texts() for part in ("dt", "dd")), strict=True))
+    shown = {name: tiles[name] for name in ("Pending", "Failed", "Blocked keys")}
+    assert shown == {"Pending": str(pending), "Failed": str(failed), "Blocked keys": str(blocked)}
+
+
 def test_a_failed_event_is_looked_at_and_sent_again(tab: Watched, shop: Shop) -> None:
     visit(tab, shop, "outbox")
     row = tab.page.locator("tr:has-text('photo-1')")
