@@ -75,7 +75,8 @@ class WebApplication:
 
     def __init__(self, context: WebContext, assets: Assets) -> None:
         self._context = context
-        self._router = Router([*_routes(context, assets)], redirect_slashes=False)
+        # No route matches a path with a newline.
+        self._router = Router([*_routes(context, assets)], redirect_slashes=False, default=_UnknownPath(context))
 
     def end_streams(self) -> None:
         """The server stops: open streams would delay it."""
