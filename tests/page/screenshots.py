@@ -109,7 +109,7 @@ class Camera:
             self._shoot(name, size)
 
     def shoot(self, name: str) -> None:
-        """What the tab shows already, as `take`."""
+        """Takes the view that the tab shows already."""
         for size in SIZES:
             self._set_size(size)
             self._shoot(name, size)
