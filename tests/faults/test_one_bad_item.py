@@ -105,7 +105,7 @@ DAMAGES: dict[str, Damage] = {
 NAMED_BY_DOCTOR = {
     "schedule": "schedule: broken ",
     "limit": "limit: the limits of @other by key cannot be read",
-    "session info": "session: what session broken says of itself cannot be read",
+    "session info": "session: the description of session broken cannot be read",
 }
 UNDECODABLE = ("policy unreadable", "policy missing")
 NOT_IN_MEMORY = (*UNDECODABLE, "record", "history", "newer field in policy")  # it keeps objects

@@ -13,7 +13,7 @@ from tests.page.flow_shop import is_open
 
 app = App("held")
 MEMBERS = 1001  # of a flow: so many are added in several calls, and a signal starts them
-NAP = 4.0  # seconds
+NAP = 15.0  # seconds; a page must be open before they are over
 
 
 async def pass_gate(gate: str) -> None:

@@ -69,10 +69,10 @@ def dev_server(folder: Path) -> Iterator[Dev]:
 
 @contextmanager
 def watched_tab(chromium: Browser, failed: list[str]) -> Iterator[Page]:
-    """A tab whose failed requests are listed. A stream that ends with its view has not failed."""
+    """A tab whose failed requests are listed. A request that ends with its view has not failed."""
 
     def on_failure(request: Request) -> None:
-        if not (request.failure == "net::ERR_ABORTED" and "/api/v1/changes?" in request.url):
+        if not (request.failure == "net::ERR_ABORTED" and "/api/v1/" in request.url):
             failed.append(f"{request.url}: {request.failure}")
 
     def on_response(response: Response) -> None:

@@ -38,11 +38,16 @@ def changes(tab: Watched, action: str) -> list[tuple[str, str, int, str]]:
 
 
 def test_counts_of_the_outbox_are_those_of_the_command_line(tab: Watched, shop: Shop) -> None:
-    """The first test of this store: nothing is sent again yet."""
+    names = ("pending", "failed", "blocked_keys")
+
+    def counts() -> list[int]:
+        topics = shop.command("outbox", "status")["outbox"]["topics"]
+        return [sum(each[name] for each in topics) for name in names]
+
+    wait_until(lambda: counts()[0] == 0)  # the relay has sent all that can be sent
     visit(tab, shop, "outbox")
-    topics = shop.command("outbox", "status")["outbox"]["topics"]
-    pending, failed, blocked = (sum(each[name] for each in topics) for name in ("pending", "failed", "blocked_keys"))
-    assert (pending, failed) == (0, 3)
+    pending, failed, blocked = counts()
+    assert failed > 0
     tiles = dict(zip(*(tab.page.locator(f".tiles {part}").all_inner_texts() for part in ("dt", "dd")), strict=True))
     shown = {name: tiles[name] for name in ("Pending", "Failed", "Blocked keys")}
     assert shown == {"Pending": str(pending), "Failed": str(failed), "Blocked keys": str(blocked)}

@@ -81,7 +81,7 @@ function Tiles({ overview }: { overview: Overview }) {
         <Tile key={state} name={t.states[state]} value={count(counts[state] ?? 0)} to={pathOf("tasks", "", { q: `state:${state}` })} />
       ))}
       <Tile name={t.states.failed} value={count(counts.failed ?? 0)} to={pathOf("failed")} kind={counts.failed ? "bad" : ""} />
-      {flows.n > 0 && <Tile name={t.tiles.flows} value={flows.exact ? count(flows.n) : t.atLeast(flows.n)} to={pathOf("flows", "", { state: "alive" })} />}
+      {(flows.n > 0 || !flows.exact) && <Tile name={t.tiles.flows} value={flows.exact ? count(flows.n) : t.atLeast(flows.n)} to={pathOf("flows", "", { state: "alive" })} />}
       {coordinators.length > 0 && <Tile name={t.tiles.batches} value={count(batches)} to={pathOf("batches")} />}
     </dl>
   );

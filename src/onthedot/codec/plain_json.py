@@ -31,7 +31,7 @@ def json_size(value: Any) -> int:
     """About as many bytes as the value takes as JSON. It never raises.
 
     >>> json_size({"a": [1, 2]}), json_size({(3, 4): None})
-    (11, 14)
+    (11, 15)
     """
     try:
         return len(_encode(value))

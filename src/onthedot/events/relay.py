@@ -125,9 +125,11 @@ class Relay(ComponentLoop):
             self._wakeup.set()
 
     def _is_bus_away(self) -> bool:
-        started = min(self._started.values(), default=inf)
-        silence = self._clock.now() - max(started, self._answered_at)
-        return silence >= _HINTS_END or self._topics.is_bus_away()
+        """One partition without a leader is no such outage: others have been answered since its batch was sent."""
+        if not self._started:
+            return self._topics.is_bus_away()
+        oldest = min(self._started.values())
+        return self._answered_at < oldest and self._clock.now() - oldest >= _HINTS_END
 
     # -- one turn
 
@@ -252,6 +254,7 @@ class Relay(ComponentLoop):
         try:
             await self._encode_and_send(partition, batch)
         except RecordRefused as error:
+            self._answered_at = self._clock.now()
             self._on_refused(partition, batch, error)
         except Exception as error:  # noqa: BLE001 - reported; the topic is tried again later
             self.held.end_batch(partition, batch, ())
@@ -260,11 +263,11 @@ class Relay(ComponentLoop):
             self.held.end_batch(partition, batch, ())
             raise
         else:
+            self._answered_at = self._clock.now()
             self._on_sent(partition, batch)
         finally:
             del self._sends[partition]
             del self._started[partition]
-            self._answered_at = self._clock.now()
         self._start_sends()
         self._wakeup.set()
 

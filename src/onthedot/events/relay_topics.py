@@ -67,9 +67,9 @@ class RelayTopics:
         return [*waiting, *(topic for topic in self._lookups if not self._topics[topic].count)]
 
     def is_bus_away(self) -> bool:
-        """No broker answered for a topic that is tried again now or later."""
+        """No broker answered for any topic; they are tried again now or later."""
         now = self._clock.now()
-        return any(
+        return bool(self._topics) and all(
             known.is_bus_unreachable and (known.retry_at > now or topic in self._lookups)
             for topic, known in self._topics.items()
         )

@@ -169,9 +169,9 @@ class AuditOperations:
         raise StoreBusy(f"audit entry {entry_id} was changed by others {_MAX_TRIES} times in a row; try again")
 
     async def get(self, entry_id: str) -> AuditRecord | None:
-        """Return an entry; None: there is none with this id, or it is no longer kept."""
+        """Return an entry; None: there is none with this id, it is no longer kept, or it cannot be read."""
         stored = await self._stored(entry_id)
-        return None if stored is None else _record(stored)
+        return None if stored is None else _readable(stored)
 
     async def newest(
         self,
@@ -192,16 +192,20 @@ class AuditOperations:
         skipping = before is not None
         for _ in range(_MAX_READS):
             page = await self._store.read_series(_SERIES, start, until, _PAGE, newest_first=True)
-            records = [_record(each) for each in page if f"{each.at}.{each.writer}" not in seen]
-            for record in records:
-                seen.add(record.id)
+            new = [each for each in page if _id(each) not in seen]
+            for stored in new:
+                seen.add(_id(stored))
                 if skipping:
-                    skipping = record.id != before
-                elif action in (None, record.entry.action) and user in (None, record.entry.user):
+                    skipping = _id(stored) != before
+                    continue
+                record = _readable(stored)
+                if record is None:
+                    continue
+                if action in (None, record.entry.action) and user in (None, record.entry.user):
                     found.append(record)
                     if len(found) == limit:
                         return found
-            if len(page) < _PAGE or not records:
+            if len(page) < _PAGE or not new:
                 break
             until = page[-1].at
         return found
@@ -215,7 +219,7 @@ class AuditOperations:
         found: dict[str, AuditRecord] = {}
         for _ in range(0, most, _PAGE):
             page = await self._store.read_series(_SERIES, 0, latest, _PAGE, newest_first=True)
-            for record in map(_record, page):
+            for record in filter(None, map(_readable, page)):
                 if record.entry.action in ("pause", "resume") and record.entry.state != "failed":
                     found[record.id] = record
             if len(page) < _PAGE or page[-1].at == latest:
@@ -248,8 +252,17 @@ def _decode(stored: SeriesEntry) -> AuditEntry:
     return msgspec.json.decode(stored.data, type=AuditEntry)
 
 
-def _record(stored: SeriesEntry) -> AuditRecord:
-    return AuditRecord(f"{stored.at}.{stored.writer}", from_ms(stored.at), _decode(stored))
+def _id(stored: SeriesEntry) -> str:
+    return f"{stored.at}.{stored.writer}"
+
+
+def _readable(stored: SeriesEntry) -> AuditRecord | None:
+    """None: a newer version may have written what this one does not know. It must not hide the other entries."""
+    try:
+        return AuditRecord(_id(stored), from_ms(stored.at), _decode(stored))
+    except msgspec.MsgspecError as error:
+        _log.debug("[audit] entry %s cannot be read: %s", _id(stored), error)
+        return None
 
 
 def limit_name(target: str) -> str:

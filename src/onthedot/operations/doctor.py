@@ -135,7 +135,7 @@ def _unreadable_limits(limits: Iterable[Limit]) -> Iterator[Check]:
 
 def _unreadable_sessions(sessions: Sequence[str]) -> Iterator[Check]:
     for name in sessions[:_MAX_FINDINGS]:
-        text = f"what session {name} says of itself cannot be read: its host and sources are not known"
+        text = f"the description of session {name} cannot be read: its host and sources are not known"
         remedy = (
             "a newer version wrote it? Then update this one; else restart the worker with this id: onthedot worker list"
         )

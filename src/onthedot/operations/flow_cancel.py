@@ -47,19 +47,15 @@ def flow_size(last: Record) -> FlowSize:
     return FlowSize(inputs.members, max(1, inputs.total))
 
 
-def cancel_order(living: Sequence[Record]) -> list[str]:
-    """The uuids of living tasks, in an order in which the end of one lets no other one run.
+def cancel_place(record: Record) -> tuple[bool, int]:
+    """The place of a living task in an order in which the end of one lets no other one run.
 
     Batches and tasks that wait for a child come first, before their parts and children. Of the others, a task comes
     before those that it follows: the last task of a flow is the first one.
     """
-
-    def place(record: Record) -> tuple[bool, int]:
-        if awaited_child(record) is not None or batch_task(record.source) is not None:
-            return (False, record.seq)
-        return (True, -record.seq)
-
-    return [record.uuid for record in sorted(living, key=place)]
+    if awaited_child(record) is not None or batch_task(record.source) is not None:
+        return (False, record.seq)
+    return (True, -record.seq)
 
 
 @dataclass

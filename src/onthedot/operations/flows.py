@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from onthedot.model.flow_names import JOIN, is_child_flow
 from onthedot.operations.audit import Recorded
-from onthedot.operations.flow_cancel import CancelFound, FlowCancel, cancel_order, flow_size
+from onthedot.operations.flow_cancel import CancelFound, FlowCancel, cancel_place, flow_size
 from onthedot.operations.flow_retry import retry_order, revive_dependants, revive_flow
 from onthedot.operations.task_queries import BATCH, TaskFilter, TaskPage, TaskQueries, find_pages
 from onthedot.stores.contract import NOT_STARTED, Record, Store
@@ -134,16 +134,16 @@ class FlowOperations(Recorded):
         The last step also cancels what members have added meanwhile, in passes as `cancel`; these are counted, too.
         """
         await self._queries.record(flow)
-        alive: list[Record] = []
+        alive: list[tuple[tuple[bool, int], str]] = []  # without their bodies: there may be a hundred thousand
 
         async def collect(records: Sequence[Record], _: str) -> Collection[str]:
-            alive.extend(records)
+            alive.extend((cancel_place(record), record.uuid) for record in records)
             return {record.uuid for record in records}  # as if they had ended: the search waits for none of them
 
         search = FlowCancel(self._store, collect, reason)
         search.begin(flow)
         await search.next_pass()
-        uuids = cancel_order(alive)
+        uuids = [uuid for _, uuid in sorted(alive)]
         known = frozenset(uuids)
 
         async def step(part: Sequence[str]) -> int:

@@ -21,6 +21,7 @@ MAX_MEMORY = 0.8  # share of the server's limit
 FIX_CLOCKS = "let the machines keep their time (timedatectl, chronyc tracking): due times and leases go by it"
 
 PAGE = 100  # ready tasks of a source, the next to run first
+_MAX_UNSERVED = 50  # sources, those with the most ready tasks: each is one read, and all may be without a worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Vitals:
     now: float  # ms, by the clock of this process
     tally: Tally
     workers: Sequence[WorkerInfo]
-    unserved: Mapping[str, int]  # by source that no live worker knows: due time of its oldest ready task
+    unserved: Mapping[str, int]  # by source that no live worker knows, at most 50: due time of its oldest ready task
     server: ServerInfo | None = None  # None: the store has no server
 
 
@@ -60,7 +61,7 @@ async def read_vitals(store: Store, now: float, state: StoreState | None = None)
         state = await read_store_state(store)
     known = {source for worker in state.workers for source in worker.sources}
     ready = {source for (source, each), count in state.tally.items() if each == "ready" and count > 0}
-    unserved = sorted(ready - known)
+    unserved = sorted(ready - known, key=lambda source: -state.tally[source, "ready"])[:_MAX_UNSERVED]
     oldest, server = await asyncio.gather(
         asyncio.gather(*(_oldest_due(store, source, int(now)) for source in unserved)), server_info(store)
     )

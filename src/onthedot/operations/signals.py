@@ -157,8 +157,9 @@ class SignalOperations(Recorded):
             names += [name for name in shared if name not in counts]
         found: list[AwaitedSignal] = []
         for name in names[:_MAX_NAMES]:
-            kept = await self.kept(name)
-            found.append(AwaitedSignal(name, counts[name], len(kept), kept[0].at if kept else None))
+            kept = (await self._store.signals(shared_signal(name), 0, MAX_KEPT_SIGNALS)).signals
+            oldest = from_ms(kept[0].number) if kept else None
+            found.append(AwaitedSignal(name, counts[name], len(kept), oldest))
         return found
 
     async def waiting(self, name: str | None = None) -> AsyncIterator[WaitingTask]:

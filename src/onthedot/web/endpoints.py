@@ -142,7 +142,7 @@ class PathEndpoint:
     async def _handle(self, route: Route, request: Request, user: User, via: Literal["page", "api"]) -> Response:
         query = decode_query(request, route.query)
         context = self._context
-        if route.access != "open":  # these answer for the process, and tell nobody the name of the app
+        if route.access != "open":  # these answer for the process, and do not reveal the name of the app
             context = await context.of_app(request.query_params.get("app", ""))
         body: object = None
         if route.body is not None:

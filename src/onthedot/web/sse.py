@@ -130,7 +130,7 @@ class ChangeStream:
         """It also changes with time alone, so it is read again and again: once for all tabs, and for GET /overview."""
         sent: AttentionList | None = None
         while True:
-            with suppress(StoreError, ApiError):  # the message "store" tells it
+            with suppress(StoreError, ApiError):  # the message "store" reports it
                 found = await read_attention(self._context, await self._context.live())
                 if found != sent:
                     sent = found
@@ -152,7 +152,7 @@ class ChangeStream:
         elif isinstance(data, TaskInfo):
             try:
                 data = (await task_rows(self._context)).row(data)
-            except (StoreError, ApiError):  # the message "store" tells it
+            except (StoreError, ApiError):  # the message "store" reports it
                 return ()
         return [*found, encode_event(message.kind, data, message.id or None)]
 

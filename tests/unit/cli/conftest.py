@@ -285,8 +285,10 @@ def empty_server(request: pytest.FixtureRequest, kind: str) -> Iterator[str]:
         return
     service: Service = request.getfixturevalue("postgres")
     service.ask("CREATE DATABASE typed")
-    yield service.url.rpartition("/")[0] + "/typed"
-    service.ask("DROP DATABASE typed WITH (FORCE)")
+    try:
+        yield service.url.rpartition("/")[0] + "/typed"
+    finally:
+        service.ask("DROP DATABASE typed WITH (FORCE)")
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from onthedot.events.kafka_state import KafkaGroupState, KafkaState, KafkaTopicS
 from onthedot.operations.health import Check
 from tests.support.services.kafka import KafkaService, new_name
 from tests.support.services.ports import free_port
-from tests.support.waits import until
+from tests.support.waits import SOON, until
 
 DAY = 86_400_000
 RIGHT = KafkaTopicState("orders", 8, replicas=3, in_sync=3, min_in_sync=2, retention_ms=7 * DAY)
@@ -202,7 +202,8 @@ async def test_agent_is_drained_with_its_lag_on_kafka(kafka: KafkaService, tmp_p
 
     async with app.running():
         await app.publish(*(Event("Shop.Order.Placed", {}, aggregate_id=str(number)) for number in range(5)))
-        await has_begun.wait()
+        async with asyncio.timeout(SOON):
+            await has_begun.wait()
         late = await asyncio.to_thread(drain, "1s")
         assert late.exit_code == 124, late.output
         assert "not handled after 1 s; it is not frozen" in late.stderr

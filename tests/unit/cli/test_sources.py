@@ -213,11 +213,14 @@ def test_agent_is_drained_with_the_events_on_the_bus(console: Console) -> None:
     def is_frozen() -> bool:
         return bool(sources(console)["agent.packer"]["frozen"])
 
+    def lags() -> list[int]:
+        return [group["lag"] for group in console.json("outbox", "status")["outbox"]["groups"]]
+
     drain = ("source", "drain", "agent.packer", "--bus", "store", "--outbox")
     with console.app.background():
         for number in range(3):  # of one key: the agent handles one after another
             publish(number)
-        wait_until(lambda: "agent.packer" in sources(console))
+        wait_until(lambda: lags() == [3])
         late = console.invoke(*drain, "--timeout", "0.5s", code=124).stderr
         assert "agent.packer: 3 events are not handled after 0.5 s; it is not frozen" in late
         assert not is_frozen()
@@ -225,7 +228,7 @@ def test_agent_is_drained_with_the_events_on_the_bus(console: Console) -> None:
         assert console.do(*drain) == "drained agent.packer: it is frozen, and no task is left\n"
         assert (seen, is_frozen()) == ([0, 1, 2], True)
         publish(3)
-        wait_until(lambda: console.json("outbox", "status")["outbox"]["groups"][0]["lag"] == 1)
+        wait_until(lambda: lags() == [1])
         refused = console.invoke(*drain, code=1).stderr
         assert "agent.packer is frozen and receives none of 1 event on the bus: onthedot source thaw" in refused
         assert seen == [0, 1, 2]

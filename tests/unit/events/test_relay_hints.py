@@ -111,3 +111,26 @@ async def test_answer_for_one_partition_lets_hints_through_again(setup: Setup) -
         assert await publish_slowly(setup, OTHER) == setup.bus.sent[1:]
         stuck.set()
         await settled(relay)
+
+
+async def test_hints_are_followed_while_one_partition_of_several_is_stuck(setup: Setup) -> None:
+    """Also after a pause in which the others had nothing to send."""
+    outbox = CountingOutbox(setup.store)
+    setup.bus.gate.clear()
+    async with setup.relay(outbox=outbox) as relay:
+        await setup.publish(event("k"))
+        await until(lambda: any(setup.bus.in_flight.values()))
+        stuck = setup.bus.gate
+        setup.bus.gate = asyncio.Event()
+        setup.bus.gate.set()
+        setup.clock.advance(100)
+        await setup.publish(event("k", OTHER))
+        await until(lambda: len(setup.bus.sent) == 1)
+        setup.clock.advance(700)
+        await every_chance()
+        before = outbox.turns
+        await setup.publish(event("k", OTHER))
+        await until(lambda: len(setup.bus.sent) == 2)
+        assert outbox.turns > before
+        stuck.set()
+        await settled(relay)

@@ -12,6 +12,7 @@ from onthedot.events import Event
 from onthedot.flows.signals import new_signal
 from onthedot.operations import Operations
 from onthedot.operations.audit import Actor, system_user
+from onthedot.stores.contract import SeriesEntry
 from tests.support.app_stores import AppStore, app_store
 
 __all__ = ["app_store"]
@@ -175,3 +176,17 @@ async def test_page_follows_the_last_entry_of_the_one_before() -> None:
         second = await acting.audit.newest(9, before=first[-1].id)
         assert len({each.id for each in (*first, *second)}) == 5
         assert (len(first), len(second)) == (2, 3)
+
+
+async def test_entry_of_a_newer_version_does_not_hide_the_others() -> None:
+    app = make_app("memory://")
+    async with app:
+        acting = app.operations.acting_as("ann")
+        await acting.pause("send", reason="vendor is down")
+        strange = SeriesEntry("audit", int(app.runtime.clock.now()), "0", b'{"state": "postponed"}')
+        await app.runtime.store.write_series([strange])
+        await acting.resume("send")
+        audit = operations(app).audit
+        assert [entry[0] for entry in await entries(app)] == ["pause", "resume"]
+        assert [each.entry.action for each in await audit.changes_of_pauses(None, 100)] == ["pause", "resume"]
+        assert await audit.get(f"{strange.at}.{strange.writer}") is None

@@ -178,9 +178,11 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def alone():
-    before = threading.enumerate()
+    before = set(threading.enumerate())
     yield
-    assert threading.enumerate() == before
+    for thread in set(threading.enumerate()) - before:
+        thread.join(30)
+    assert set(threading.enumerate()) <= before
 
 @pytest.mark.parametrize("n", range(3))
 async def test_it(onthedot_app, n):
@@ -355,9 +357,11 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def alone():
-    before = threading.enumerate()
+    before = set(threading.enumerate())
     yield
-    assert threading.enumerate() == before
+    for thread in set(threading.enumerate()) - before:
+        thread.join(30)
+    assert set(threading.enumerate()) <= before
 
 def test_browser_is_signed_in(onthedot_web):
     host = onthedot_web.address.removeprefix("http://")

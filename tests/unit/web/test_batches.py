@@ -96,7 +96,7 @@ async def test_part_that_its_batch_gave_up_has_the_worker_that_ran_it(studio: Ap
         return ["alpha"]
 
     async with studio.running(), web_site(studio) as site:
-        batch = await studio.batch(names, count=2, deadline=2)
+        batch = await studio.batch(names, count=2, deadline=10)
         found: dict[str, Any] = {}
 
         async def is_given_up() -> bool:

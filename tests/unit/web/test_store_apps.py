@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from onthedot import App
+from onthedot.errors import StoreRefused
+from onthedot.web import store_apps
 from onthedot.web.app_site import app_site
 from onthedot.web.context import AppFacts
 from onthedot.web.settings import WebSettings
@@ -139,3 +141,19 @@ async def test_app_that_is_new_in_the_store_appears(url: str, monkeypatch: pytes
 
         await until(is_listed)
         assert (await site.viewer.json("/status?app=late"))["app"] == "late"
+
+
+async def test_apps_that_cannot_be_listed_do_not_hide_the_one_that_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def refuse(url: str) -> list[str]:
+        raise StoreRefused("a scan of all keys takes too long")
+
+    monkeypatch.setattr(store_apps, "apps_of", refuse)
+    async with server(f"sqlite:///{tmp_path}/shop.db") as site:
+        status = await site.viewer.json("/status")
+        assert (status["app"], status["apps"]) == ("mail", ["mail"])
+        assert (await site.viewer.get("/status?app=shop")).status == 404
+    assert (
+        caplog.messages.count("[apps] the apps of the store cannot be listed: a scan of all keys takes too long") == 1
+    )

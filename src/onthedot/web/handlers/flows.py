@@ -27,7 +27,7 @@ from onthedot.web.flow_schemas import (
     FlowNode,
     FlowRow,
 )
-from onthedot.web.handlers.bulk_actions import action_detail, check_count
+from onthedot.web.handlers.bulk_actions import action_detail
 from onthedot.web.rows import MAX_PREVIEW, shortened, state_name, utc
 from onthedot.web.schemas import Rows
 
@@ -160,7 +160,6 @@ async def retry_flow(call: WebCall[Query, FlowActionBody]) -> Answer:
 
 
 async def _start(call: WebCall[Query, FlowActionBody], action: str, flow: str, steps: FlowSteps) -> Answer:
-    check_count(len(steps.uuids))
     record = await call.operations.bulk_actions.start_steps(
         call.actor, action, steps.uuids, f"flow:{flow}", call.body.rate, call.body.reason, steps.step
     )
