@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 
 from onthedot.errors import StoreError
-from onthedot.operations.store_state import StoreState, Tally, read_store_state
-from onthedot.operations.workers import WorkerInfo
+from onthedot.operations.store_state import StoreState, Tally
+from onthedot.operations.workers import WorkerInfo, live_workers
 from onthedot.stores.capabilities import HasServerInfo, ServerInfo, find_capability
 from onthedot.stores.contract import State, Store
 
@@ -56,16 +56,16 @@ class Vitals:
 
 
 async def read_vitals(store: Store, now: float, state: StoreState | None = None) -> Vitals:
-    """state: of the store, as it was read a moment ago; None: it is read."""
-    if state is None:
-        state = await read_store_state(store)
-    known = {source for worker in state.workers for source in worker.sources}
-    ready = {source for (source, each), count in state.tally.items() if each == "ready" and count > 0}
-    unserved = sorted(ready - known, key=lambda source: -state.tally[source, "ready"])[:_MAX_UNSERVED]
+    """state: of the store, as it was read a moment ago; None: what is needed of it is read."""
+    tally = await store.tally() if state is None else state.tally
+    workers = await live_workers(store) if state is None else state.workers
+    known = {source for worker in workers for source in worker.sources}
+    ready = {source for (source, each), count in tally.items() if each == "ready" and count > 0}
+    unserved = sorted(ready - known, key=lambda source: -tally[source, "ready"])[:_MAX_UNSERVED]
     oldest, server = await asyncio.gather(
         asyncio.gather(*(_oldest_due(store, source, int(now)) for source in unserved)), server_info(store)
     )
-    return Vitals(now, state.tally, state.workers, dict(zip(unserved, oldest, strict=True)), server)
+    return Vitals(now, tally, workers, dict(zip(unserved, oldest, strict=True)), server)
 
 
 async def server_info(store: Store) -> ServerInfo | None:
