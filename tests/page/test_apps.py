@@ -42,7 +42,7 @@ def test_app_is_chosen_in_the_frame_and_stays_chosen(chromium: Browser, tmp_path
         page.reload()
         page.wait_for_selector("table.tasks tr:has-text('mail to ann@example.com')")
         assert page.input_value("select.app") == "shop"
-        page.wait_for_function(LIVE, timeout=SOON * 1000)
+        page.wait_for_function(f"() => {LIVE}", timeout=SOON * 1000)
         page.click("table.tasks tbody a >> nth=0")
         page.wait_for_selector("h1:has-text('mail to ann@example.com')")
         assert page.url.endswith("?app=shop")

@@ -93,7 +93,7 @@ def test_signing_in_again_keeps_the_view(tab: Watched, shop: Shop) -> None:
     tab.page.context.clear_cookies()
     tab.page.click("nav a:has-text('Workers')")
     tab.page.wait_for_selector(".sign-in-again")
-    tab.page.wait_for_function("document.activeElement.type === 'password'")
+    tab.page.wait_for_function("() => document.activeElement.type === 'password'")
     tab.page.keyboard.type(TOKEN)
     tab.page.keyboard.press("Enter")
     tab.page.wait_for_selector(".sign-in-again", state="detached")

@@ -68,7 +68,7 @@ def context(chromium: Browser, busy_shop: Shop) -> Iterator[BrowserContext]:
 def opened(context: BrowserContext, shop: Shop, path: str) -> Page:
     page = context.new_page()
     page.goto(f"{shop.address}/{path}")
-    page.wait_for_function("window.liveAt", timeout=SOON * 1000)
+    page.wait_for_function("() => window.liveAt", timeout=SOON * 1000)
     page.wait_for_selector(".loading", state="detached")
     return page
 
@@ -83,7 +83,7 @@ def test_page_is_painted_and_live_at_once_and_does_not_move(
     shifts: list[float] = []
     for _ in range(LOADS):
         page = opened(context, busy_shop, path)
-        page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length")
+        page.wait_for_function("() => performance.getEntriesByName('first-contentful-paint').length")
         paints.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
         lives.append(page.evaluate("window.liveAt"))
         page.wait_for_load_state("load")

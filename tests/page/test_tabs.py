@@ -58,7 +58,7 @@ def test_second_tab_shows_the_bulk_action_of_the_first_and_stops_it(tab: Watched
     visit(tab, shop, "tasks?q=source%3Adeliver%20state%3Afailed")
     tab.page.wait_for_selector("table.tasks tbody tr >> nth=3", timeout=SOON * 1000)
     second.goto(f"{shop.address}/schedules")  # it shows nothing of the tasks
-    second.wait_for_function(LIVE, timeout=SOON * 1000)
+    second.wait_for_function(f"() => {LIVE}", timeout=SOON * 1000)
     start_retry(tab.page, "0.01")
     line = second.wait_for_selector(".progress-line:has-text('retry tasks, by operator')", timeout=SOON * 1000)
     assert line is not None

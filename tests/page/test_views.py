@@ -234,10 +234,10 @@ def test_the_back_button_restores_scroll_row_and_selection(tab: Watched, shop: S
         page.wait_for_selector("table.tasks tbody tr.current")
         assert page.get_attribute("tr.current", "data-uuid") == chosen
         assert page.locator("tr.selected").count() == 2
-        page.wait_for_function("Math.abs(scrollY - 170) <= 1")
+        page.wait_for_function("() => Math.abs(scrollY - 170) <= 1")
     page.reload()
     page.wait_for_selector("tr.selected >> nth=1")
-    page.wait_for_function("Math.abs(scrollY - 170) <= 1")
+    page.wait_for_function("() => Math.abs(scrollY - 170) <= 1")
 
 
 def test_a_path_that_is_no_page_is_answered_with_404(tab: Watched, shop: Shop) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from contextlib import AsyncExitStack
 
 import asyncpg
+import pytest
 
 from onthedot.stores.contract import (
     ClaimRequest,
@@ -24,6 +25,7 @@ from onthedot.stores.contract import (
 )
 from tests.contract.invariants import check
 from tests.support.services.postgres import Service
+from tests.support.waits import SOON, until
 from tests.unit.stores.postgres.shop import LEASE, Worker, opened
 
 WORKERS = 6
@@ -175,3 +177,29 @@ async def test_session_that_is_reported_dead_during_a_turn_stays_dead(postgres: 
         await connection.close()
         assert [record.uuid for record in (await other.claim()).tasks] == ["u1"]
         assert not (await store.turn("w", [], None)).alive
+
+
+@pytest.mark.parametrize("most", [100, 0], ids=["after its time", "beyond the maximum"])
+async def test_purge_deletes_later_what_another_call_has_locked(postgres: Service, named: str, most: int) -> None:
+    async with opened(postgres, named) as store:
+        worker = Worker(store, "w")
+        await store.heartbeat("w", b"", LEASE)
+        await store.add([NewTask(f"u{number}", "a", b"") for number in range(3)])
+        claimed = await worker.claim()
+        keep = 0 if most else 60_000
+        leases = [Lease(record.uuid, claimed.fence, "w") for record in claimed.tasks]
+        await store.turn("w", [Completed(lease, b"r", max(1, keep)) for lease in leases], None)
+        connection = await asyncpg.connect(postgres.url)
+        async with connection.transaction():
+            await connection.execute("SELECT FROM onthedot.task WHERE uuid = 'u1' FOR UPDATE")  # as a revival does
+            async with asyncio.timeout(SOON):
+                await until(lambda: _has_purged(store, most, {"u1"}))
+            assert [record.uuid for record in (await store.find({"state": "succeeded"}, None, 9)).rows] == ["u1"]
+        await connection.close()
+        assert await store.purge(100, most) == 1
+        assert await store.get(["u1"]) == [None]
+
+
+async def _has_purged(store: Store, most: int, left: set[str]) -> bool:
+    await store.purge(100, most)
+    return {record.uuid for record in (await store.find({}, None, 9)).rows} == left

@@ -100,6 +100,7 @@ async def test_delay_counts_from_the_call(tmp_path: Path) -> None:
 
 async def test_store_is_used_from_several_event_loops(tmp_path: Path) -> None:
     """Each loop opens and closes it; the last close ends its threads."""
+    before = set(threading.enumerate())
     store = SqliteStore(tmp_path / "t.db")
 
     async def use(name: str) -> None:
@@ -112,7 +113,8 @@ async def test_store_is_used_from_several_event_loops(tmp_path: Path) -> None:
         uses = [threads.submit(asyncio.run, use(name)) for name in "abcd"]
         for each in uses:
             await asyncio.wrap_future(each)  # an error of one is the reason of what follows
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("onthedot-sqlite")]
+    new = set(threading.enumerate()) - before
+    assert not [thread for thread in new if thread.name.startswith("onthedot-sqlite")]
     await store.open()
     assert dict(await store.tally()) == {("a", "ready"): 80}
     await store.close()

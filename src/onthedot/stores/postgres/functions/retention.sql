@@ -2,17 +2,20 @@
 
 -- name: drop_retained_v1
 -- Delete up to `most` tasks that ended together; tasks that were revived since are left out. Members of a flow whose
--- last task lives are kept, and looked at again a day later.
+-- last task lives are kept, and looked at again a day later. Tasks that others have locked stay for the next purge.
 CREATE FUNCTION drop_retained_v1(_retention retention, _most bigint, _now double precision) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
     _retained bigint[];
+    _left bigint[];
     _deleted bigint[];
     _kept bigint[];
     _next_day bigint := floor(_now) + 86400000;
 BEGIN
     _retained := ARRAY(SELECT seq FROM task WHERE seq = ANY (_retention.seqs) AND keep_until = _retention.until
         AND ended = _retention.ended ORDER BY seq FOR UPDATE SKIP LOCKED);
+    _left := ARRAY(SELECT seq FROM task WHERE seq = ANY (_retention.seqs) AND keep_until = _retention.until
+        AND ended = _retention.ended AND seq <> ALL (_retained));
     _kept := ARRAY(SELECT t.seq FROM task AS t WHERE t.seq = ANY (_retained) AND t.flow IS NOT NULL AND EXISTS (
         SELECT FROM task AS last WHERE last.uuid = t.flow AND last.app = t.app AND last.ended IS NULL OFFSET 0));
     IF _kept <> '{}' THEN
@@ -22,10 +25,11 @@ BEGIN
         _retained := ARRAY(SELECT seq FROM unnest(_retained) AS seq WHERE seq <> ALL (_kept));
     END IF;
     _deleted := _retained[:_most];
-    IF cardinality(_retained) > _most THEN
-        UPDATE retention SET seqs = _retained[_most + 1:] WHERE number = _retention.number;
-    ELSE
+    _left := _retained[_most + 1:] || _left;
+    IF _left = '{}' THEN
         DELETE FROM retention WHERE number = _retention.number;
+    ELSE
+        UPDATE retention SET seqs = _left WHERE number = _retention.number;
     END IF;
     INSERT INTO tally SELECT _retention.app, source, state, -count(*) FROM task
     WHERE seq = ANY (_deleted) GROUP BY source, state;
@@ -108,23 +112,30 @@ DECLARE
     _dropped bigint;
     _retention retention;
     _last bigint := (SELECT max(number) FROM retention);  -- those behind it are of members that this call keeps
+    _seen bigint[] := '{}';  -- rows that this call has left, since others have locked their tasks
 BEGIN
     deleted := 0;
     WHILE deleted < _limit LOOP
         SELECT * INTO _retention FROM retention WHERE app = _app AND what = 'task' AND until <= floor(_now)::bigint
-        ORDER BY until, number LIMIT 1 FOR UPDATE SKIP LOCKED;
+            AND number <> ALL (_seen) ORDER BY until, number LIMIT 1 FOR UPDATE SKIP LOCKED;
         EXIT WHEN NOT FOUND;
         deleted := deleted + drop_retained_v1(_retention, _limit - deleted, _now);
+        IF EXISTS (SELECT FROM retention WHERE number = _retention.number) THEN
+            _seen := _seen || _retention.number;
+        END IF;
     END LOOP;
     SELECT coalesce(sum(number), 0) - (_request ->> 'most')::bigint INTO _excess FROM tally
     WHERE app = _app AND state IN ('succeeded', 'failed', 'cancelled');
     WHILE deleted < _limit AND _excess > 0 LOOP
         SELECT * INTO _retention FROM retention WHERE app = _app AND what = 'task' AND number <= _last
-        ORDER BY ended, number LIMIT 1 FOR UPDATE SKIP LOCKED;
+            AND number <> ALL (_seen) ORDER BY ended, number LIMIT 1 FOR UPDATE SKIP LOCKED;
         EXIT WHEN NOT FOUND;
         _dropped := drop_retained_v1(_retention, least(_limit - deleted, _excess), _now);
         deleted := deleted + _dropped;
         _excess := _excess - _dropped;
+        IF EXISTS (SELECT FROM retention WHERE number = _retention.number) THEN
+            _seen := _seen || _retention.number;
+        END IF;
     END LOOP;
     WITH old AS (
         DELETE FROM retention WHERE number = ANY (ARRAY(
