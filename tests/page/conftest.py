@@ -169,6 +169,14 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
             yield found
 
 
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """With flows, batches and tasks that wait."""
+    found = Shop(tmp_path_factory.mktemp("studio"), Path(__file__).with_name("flow_shop.py"), "studio")
+    with found.worker(), found.page():
+        yield found
+
+
 class Watched:
     """A tab, and all that should not happen in it."""
 

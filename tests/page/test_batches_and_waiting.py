@@ -17,13 +17,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-@pytest.fixture(scope="module")
-def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    found = Shop(tmp_path_factory.mktemp("studio"), Path(__file__).with_name("flow_shop.py"), "studio")
-    with found.worker(), found.page():
-        yield found
-
-
 @pytest.fixture
 def tab(chromium: Browser, studio: Shop) -> Iterator[Watched]:
     with watched_tab(chromium, studio) as watched:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.page.conftest import VIEWER_TOKEN, Shop, Watched
 from tests.page.event_fills import XSS
+from tests.page.looks import visit
 from tests.support.waits import wait_until
 
 if TYPE_CHECKING:
@@ -20,12 +21,6 @@ async def main():
         payload = {"order": NUMBER, "customer": "acme"}
         await shop.app.publish(Event("Shop.Order.Placed", payload, aggregate_id="NUMBER", id="order-NUMBER"))
 """
-
-
-def visit(tab: Watched, shop: Shop, path: str) -> None:
-    tab.page.goto(f"{shop.address}/{path}")
-    tab.page.wait_for_selector("main h1")
-    tab.page.wait_for_selector(".loading", state="detached")
 
 
 def answer(tab: Watched, path: str) -> Any:

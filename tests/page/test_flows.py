@@ -23,13 +23,6 @@ DRAIN = LONG * scaled(1, 10)
 TIMEOUT = scaled(180, 1200)
 
 
-@pytest.fixture(scope="module")
-def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    found = Shop(tmp_path_factory.mktemp("studio"), Path(__file__).with_name("flow_shop.py"), "studio")
-    with found.worker(), found.page():
-        yield found
-
-
 @pytest.fixture
 def tab(chromium: Browser, studio: Shop) -> Iterator[Watched]:
     with watched_tab(chromium, studio) as watched:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -54,13 +53,6 @@ def give_reason(page: Page, reason: str = "by keyboard") -> None:
 def show(tab: Watched, shop: Shop, path: str) -> None:
     visit(tab, shop, path)
     await_role(tab)
-
-
-@pytest.fixture(scope="module")
-def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    found = Shop(tmp_path_factory.mktemp("studio"), Path(__file__).with_name("flow_shop.py"), "studio")
-    with found.worker(), found.page():
-        yield found
 
 
 @pytest.fixture

@@ -48,6 +48,17 @@ async def publish_slowly(setup: Setup, topic: str = TOPIC) -> list[str]:
     return ids
 
 
+async def stick_partition(setup: Setup) -> asyncio.Event:
+    """Its batch is answered when the event is set; others are answered at once."""
+    stuck = setup.bus.gate
+    stuck.clear()
+    await setup.publish(event("k"))
+    await until(lambda: any(setup.bus.in_flight.values()))
+    setup.bus.gate = asyncio.Event()
+    setup.bus.gate.set()
+    return stuck
+
+
 async def test_each_hint_is_followed_while_the_bus_answers(setup: Setup) -> None:
     """Otherwise the tests below would count nothing."""
     outbox = CountingOutbox(setup.store)
@@ -97,14 +108,9 @@ async def test_hints_cause_no_turns_while_the_bus_is_unreachable(setup: Setup) -
 async def test_answer_for_one_partition_lets_hints_through_again(setup: Setup) -> None:
     """Partitions without a leader must not delay the events of others."""
     outbox = CountingOutbox(setup.store)
-    setup.bus.gate.clear()
     async with setup.relay(outbox=outbox) as relay:
-        await setup.publish(event("k"))
-        await until(lambda: any(setup.bus.in_flight.values()))
-        stuck = setup.bus.gate
+        stuck = await stick_partition(setup)
         setup.clock.advance(600)
-        setup.bus.gate = asyncio.Event()
-        setup.bus.gate.set()  # others are answered
         waiting = await setup.publish(event("k", OTHER))
         setup.clock.advance(1_000)
         await until(lambda: setup.bus.sent == waiting)
@@ -116,13 +122,8 @@ async def test_answer_for_one_partition_lets_hints_through_again(setup: Setup) -
 async def test_hints_are_followed_while_one_partition_of_several_is_stuck(setup: Setup) -> None:
     """Also after a pause in which the others had nothing to send."""
     outbox = CountingOutbox(setup.store)
-    setup.bus.gate.clear()
     async with setup.relay(outbox=outbox) as relay:
-        await setup.publish(event("k"))
-        await until(lambda: any(setup.bus.in_flight.values()))
-        stuck = setup.bus.gate
-        setup.bus.gate = asyncio.Event()
-        setup.bus.gate.set()
+        stuck = await stick_partition(setup)
         setup.clock.advance(100)
         await setup.publish(event("k", OTHER))
         await until(lambda: len(setup.bus.sent) == 1)
