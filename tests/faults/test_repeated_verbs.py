@@ -144,7 +144,10 @@ VERBS: dict[str, Verb] = {
     "close_session": Verb(lambda it: it.store.close_session("w"), None, None),
     "close_session, crashed": Verb(lambda it: it.store.close_session("w", crashed=True), None, None),
     "put_schedules": Verb(put_schedule, [True], [False]),
-    "put_limits": Verb(lambda it: it.store.put_limits([Limit("a", cap=3)]), None, None),
+    "put_limits": Verb(lambda it: it.store.put_limits([Limit("a", cap=3)]), True, True),
+    "put_limits, compared": Verb(
+        lambda it: it.store.put_limits([Limit("c", cap=3)], replaces=[Limit("c")]), True, False
+    ),
     "fire": Verb(
         lambda it: it.store.fire([FireRequest("s", 1, (NewTask("window", "c", b""),), 10**15)]), [True], [False]
     ),

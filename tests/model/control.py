@@ -43,9 +43,12 @@ class Control:
     def put_schedules(self, schedules: Sequence[Schedule]) -> list[bool]:
         return [self._put(schedule) for schedule in schedules]
 
-    def put_limits(self, limits: Sequence[Limit]) -> None:
+    def put_limits(self, limits: Sequence[Limit], replaces: Sequence[Limit] = ()) -> bool:
+        if any(old != self.limit_rules.stored(old.name, old.owner) for old in replaces):
+            return False
         for limit in limits:
             self.limit_rules.put(limit)
+        return True
 
     def _put(self, new: Schedule) -> bool:
         old = self.stored_schedules.get(new.name)

@@ -286,10 +286,18 @@ class Stores(FlowSteps, RetentionSteps):
         self.sessions.remove(session)
         self.arrive()
 
-    @often(3, new=st.lists(limits, min_size=1, max_size=2), which=st.integers(0, 1), requested=claim_requests())
-    def put_limits(self, new: list[Limit], which: int, requested: Any) -> None:
+    @often(
+        3,
+        new=st.lists(limits, min_size=1, max_size=2),
+        replaces=st.sampled_from(["anything", "anything", "stored", "other"]),
+        which=st.integers(0, 1),
+        requested=claim_requests(),
+    )
+    def put_limits(self, new: list[Limit], replaces: str, which: int, requested: Any) -> None:
         """It takes effect with the next claim at the latest; ready tasks are parked if their lane has no capacity."""
-        self.same("put_limits", self.steady(new))
+        stored = self.naive.limit_rules.stored(new[0].name, new[0].owner)
+        expected = {"anything": [], "stored": [stored], "other": [replace(stored, cap=9)]}
+        self.same("put_limits", self.steady(new), expected[replaces])
         self.claim_with(self.someone(which), [], requested)
 
     @rule(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -118,6 +119,10 @@ class Limits:
 
     def put(self, limit: Limit) -> None:
         self.records[limit.name, limit.owner] = limit
+
+    def stored(self, name: str, owner: Literal["code", "operator"]) -> Limit:
+        """One that sets nothing, if there is none."""
+        return self.records.get((name, owner), Limit(name, owner=owner))
 
     def effective(self, name: str) -> Limit:
         """The effective limit, field by field: its own before the star, the operator before the code."""

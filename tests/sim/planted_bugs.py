@@ -125,8 +125,8 @@ class RescueByTimeAlone(WrappedStore):
 
 
 class LimitsForgotten(WrappedStore):
-    async def put_limits(self, limits: Sequence[Any]) -> None:
-        pass
+    async def put_limits(self, limits: Sequence[Any], replaces: Sequence[Any] = ()) -> bool:
+        return True
 
 
 class LateAddAccepted(WrappedStore):

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import EllipsisType
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -16,8 +15,8 @@ from onthedot.codec.untyped import decode_untyped_result
 from onthedot.errors import ArgumentError, BadLimit
 from onthedot.model.limits import AtMost, Rate, lane_key, lane_rule
 from onthedot.model.outbox_names import is_outbox_limit
-from onthedot.model.stored_keys import stored_text
 from onthedot.operations.audit import Recorded
+from onthedot.operations.operator_limits import OperatorLimits, not_paused, paused_now
 from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.stores.contract import Limit, Store
 
@@ -52,17 +51,12 @@ class LimitInfo:
     changed: tuple[str, ...] = ()
 
 
-class _OperatorLimit(NamedTuple):
-    name: str  # in full
-    limit: Limit  # as the operator has set it so far
-    stored: list[Limit]  # all limits of the store
-
-
 class LimitOperations(Recorded):
     """Reads and changes the limits of sources, keys and shared lanes."""
 
     def __init__(self, store: Store, clock: Clock, code: CodeDefinitions) -> None:
         self._store = store
+        self._records = OperatorLimits(store)
         self._clock = clock
         self._code = code
 
@@ -92,69 +86,69 @@ class LimitOperations(Recorded):
         of it, unless given.
         """
         async with self._recorder.change("limit", _shown(name, key)) as note:
-            info = await self._set(name, key, cap, rate, burst)
-            note.changed = 1
-        return info
+            stored = await self._store.limits()
+            name = self._full_name(name, key, stored)
+            code = [limit for limit in stored if limit.owner == "code"]
 
-    async def _set(
-        self,
-        name: str,
-        key: str | None,
-        cap: int | EllipsisType | None,
-        rate: str | EllipsisType | None,
-        burst: float | EllipsisType | None,
-    ) -> LimitInfo:
-        name, current, stored = await self._operator_limit(name, key)
-        changed = current
-        size = None if isinstance(burst, EllipsisType) else burst
-        if cap is None:
-            changed = replace(changed, cap=None)
-        elif not isinstance(cap, EllipsisType):
-            changed = replace(changed, cap=AtMost(cap).n)
-        if rate is None:
-            changed = replace(changed, rate=None, burst=1)
-        elif not isinstance(rate, EllipsisType):
-            new_rate = Rate(rate, burst=size)
-            changed = replace(changed, rate=new_rate.per_second, burst=new_rate.capacity)
-        elif size is not None:
-            in_force = _info(name, stored).rate
-            if in_force is None:
-                raise BadLimit(f"{name} has no rate, and a burst is one of a rate: give rate='10/s' as well")
-            changed = replace(changed, rate=in_force, burst=Rate("1/s", burst=size).capacity)
-        await self._store.put_limits([changed])
-        return _info(name, [*(limit for limit in stored if limit is not current), changed])
+            def change(current: Limit) -> Limit:
+                return _changed(current, code, cap, rate, burst)
+
+            before = await self._records.change(name, change)
+            note.changed = 1
+        return _info(name, [*code, change(before)])
 
     async def pause(self, source: str, key: str | None = None, reason: str = "") -> bool:
         """Start no more tasks of a source, or of one key of it; running ones go on. Return if it was paused before."""
         async with self._recorder.change("pause", _shown(source, key), reason) as note:
-            _, current, _ = await self._operator_limit(source, key)
-            since = current.paused_since if current.paused else int(self._clock.now())
-            paused = replace(current, paused=True, reason=stored_text(reason), paused_since=since)
-            await self._store.put_limits([paused])
-            note.changed = int(not current.paused)
-        return current.paused
+            name = self._full_name(source, key, await self._store.limits())
+            before = await self._records.change(name, lambda limit: paused_now(limit, reason, self._clock.now()))
+            note.changed = int(not before.paused)
+        return before.paused
 
     async def resume(self, source: str, key: str | None = None) -> bool:
         """End a pause. Return if it was paused before."""
         async with self._recorder.change("resume", _shown(source, key)) as note:
-            _, current, _ = await self._operator_limit(source, key)
-            await self._store.put_limits([replace(current, paused=False, reason="", paused_since=None)])
-            note.changed = int(current.paused)
-        return current.paused
+            name = self._full_name(source, key, await self._store.limits())
+            before = await self._records.change(name, not_paused)
+            note.changed = int(before.paused)
+        return before.paused
 
-    async def _operator_limit(self, name: str, key: str | None) -> _OperatorLimit:
+    def _full_name(self, name: str, key: str | None, stored: Sequence[Limit]) -> str:
         if not isinstance(name, str) or not _NAME.fullmatch(name) or (key is not None and "/" in name):
             raise ArgumentError(
                 f"{name!r} names no limit; write source, source/*, source/key, @lane, @lane/* or @lane/key"
             )
-        stored = [*await self._store.limits()]
-        name = _full_name(name, key, [*stored, *self._code.limits()])
-        found = next((limit for limit in stored if (limit.name, limit.owner) == (name, "operator")), None)
-        return _OperatorLimit(name, found or Limit(name, owner="operator"), stored)
+        return _full_name(name, key, [*stored, *self._code.limits()])
 
 
 def _shown(name: str, key: str | None) -> str:
     return f"{name}" if key is None else f"{name} for {key}"
+
+
+def _changed(
+    limit: Limit,
+    code: Sequence[Limit],
+    cap: int | EllipsisType | None,
+    rate: str | EllipsisType | None,
+    burst: float | EllipsisType | None,
+) -> Limit:
+    """The operator's record with new values; code: the limits of the code."""
+    size = None if isinstance(burst, EllipsisType) else burst
+    if cap is None:
+        limit = replace(limit, cap=None)
+    elif not isinstance(cap, EllipsisType):
+        limit = replace(limit, cap=AtMost(cap).n)
+    if rate is None:
+        return replace(limit, rate=None, burst=1)
+    if not isinstance(rate, EllipsisType):
+        new_rate = Rate(rate, burst=size)
+        return replace(limit, rate=new_rate.per_second, burst=new_rate.capacity)
+    if size is not None:
+        in_force = _info(limit.name, [*code, limit]).rate
+        if in_force is None:
+            raise BadLimit(f"{limit.name} has no rate, and a burst is one of a rate: give rate='10/s' as well")
+        return replace(limit, rate=in_force, burst=Rate("1/s", burst=size).capacity)
+    return limit
 
 
 def _full_name(name: str, key: str | None, known: list[Limit]) -> str:

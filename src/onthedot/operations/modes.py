@@ -16,6 +16,7 @@ from onthedot.model.agent_names import agent_of
 from onthedot.model.batch_names import batch_task
 from onthedot.operations.audit import Recorded
 from onthedot.operations.humanize import plural
+from onthedot.operations.operator_limits import OperatorLimits
 from onthedot.stores.contract import LIVE, Limit, NewTask, Store
 
 Mode: TypeAlias = Literal["", "frozen", "degraded"]
@@ -90,25 +91,28 @@ class ModeOperations(Recorded):
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
+        self._limits = OperatorLimits(store)
         self.recent: RecentModes = RecentModes(store, clock)
 
     async def of(self, source: str) -> Mode:
         """Return the mode of a source, as it is now."""
-        return (await self._limit(source)).mode
+        return (await self._limits.get(source)).mode
 
     async def set(self, source: str, mode: Mode) -> Mode:
         """Change a mode. Return the one before, which this replaces."""
-        current = await self._limit(source)
-        await self._put(current, mode)
-        return current.mode
+        before = await self._limits.change(source, lambda limit: replace(limit, mode=mode))
+        self.recent.forget()
+        return before.mode
 
     async def end(self, source: str, mode: Mode) -> bool:
         """End a mode. Return whether the source had it."""
-        current = await self._limit(source)
-        if current.mode != mode:
-            return False
-        await self._put(current, "")
-        return True
+
+        def ended(limit: Limit) -> Limit:
+            return replace(limit, mode="") if limit.mode == mode else limit
+
+        before = await self._limits.change(source, ended)
+        self.recent.forget()
+        return before.mode == mode
 
     async def freeze(self, source: str) -> bool:
         """Accept no new tasks of a source. Return whether it was frozen before."""
@@ -149,15 +153,6 @@ class ModeOperations(Recorded):
         """Return how many tasks of a source have not ended."""
         tally = await self._store.tally()
         return sum(tally.get((source, state), 0) for state in LIVE)
-
-    async def _put(self, current: Limit, mode: Mode) -> None:
-        await self._store.put_limits([replace(current, mode=mode)])
-        self.recent.forget()
-
-    async def _limit(self, source: str) -> Limit:
-        """The operator's record; its pause, caps and rates are kept."""
-        found = (each for each in await self._store.limits() if (each.name, each.owner) == (source, "operator"))
-        return next(found, Limit(source, owner="operator"))
 
 
 def _checked(source: str) -> str:

@@ -28,6 +28,7 @@ from onthedot.stores.contract import (
     Added,
     Ended,
     Lease,
+    Limit,
     NoteKind,
     Outcome,
     Record,
@@ -154,10 +155,13 @@ class Move:
 
     async def _move_limits(self) -> None:
         """Copy the operator's limits before any task; limits that the target has are kept."""
-        existing = {limit.name for limit in await self._target.limits() if limit.owner == "operator"}
         own = [limit for limit in await self._source.limits() if limit.owner == "operator"]
-        missing = [limit for limit in own if limit.name not in existing]
-        await self._target.put_limits(missing)
+        while True:
+            existing = {limit.name for limit in await self._target.limits() if limit.owner == "operator"}
+            missing = [limit for limit in own if limit.name not in existing]
+            absent = [Limit(limit.name, owner="operator") for limit in missing]
+            if await self._target.put_limits(missing, replaces=absent):
+                break
         self._result.limits = [limit.name for limit in missing]
 
     # -- tasks

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from msgspec.structs import replace
-
 from onthedot.clock.epoch import from_ms, from_optional_ms
 from onthedot.clock.protocol import Clock
 from onthedot.errors import StoreRefused
 from onthedot.model.outbox_names import OUTBOX_LIMIT, pause_name, paused_topic
 from onthedot.model.stored_keys import stored_text
 from onthedot.operations.audit import Recorded, list_names
+from onthedot.operations.operator_limits import OperatorLimits, not_paused, paused_now
 from onthedot.operations.sources import Pause
 from onthedot.operations.store_state import StoreState, read_store_state
 from onthedot.operations.workers import ComponentInfo
@@ -143,6 +142,7 @@ class OutboxOperations(Recorded):
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
+        self._limits = OperatorLimits(store)
         self._clock = clock
 
     async def status(self) -> OutboxStatus:
@@ -276,26 +276,18 @@ class OutboxOperations(Recorded):
     async def pause(self, topic: str | None = None, reason: str = "") -> bool:
         """Send no events of a topic, or none at all; relays notice within a second. Return if it was paused before."""
         self._outbox("outbox pause")
-        current = await self._limit(topic)
-        since = current.paused_since if current.paused else int(self._clock.now())
-        paused = replace(current, paused=True, reason=stored_text(reason), paused_since=since)
         async with self._recorder.change("pause outbox", topic or _ALL_TOPICS, reason) as note:
-            await self._store.put_limits([paused])
-            note.changed = int(not current.paused)
-        return current.paused
+            name = pause_name(topic)
+            before = await self._limits.change(name, lambda limit: paused_now(limit, reason, self._clock.now()))
+            note.changed = int(not before.paused)
+        return before.paused
 
     async def resume(self, topic: str | None = None) -> bool:
         """End a pause. Return if it was paused before."""
-        current = await self._limit(topic)
         async with self._recorder.change("resume outbox", topic or _ALL_TOPICS) as note:
-            await self._store.put_limits([replace(current, paused=False, reason="", paused_since=None)])
-            note.changed = int(current.paused)
-        return current.paused
-
-    async def _limit(self, topic: str | None) -> Limit:
-        name = pause_name(topic)
-        found = (each for each in await self._store.limits() if (each.name, each.owner) == (name, "operator"))
-        return next(found, Limit(name, owner="operator"))
+            before = await self._limits.change(pause_name(topic), not_paused)
+            note.changed = int(before.paused)
+        return before.paused
 
     def _outbox(self, verb: str) -> Outbox:
         return capability(self._store, Outbox, verb)

@@ -98,9 +98,9 @@ class RevertedStore(MemoryStore):
         identity = StoreIdentity(turn.claim.identity.id, last_fence)
         return replace(turn, claim=replace(turn.claim, identity=identity))
 
-    async def put_limits(self, limits: Sequence[Limit]) -> None:
+    async def put_limits(self, limits: Sequence[Limit], replaces: Sequence[Limit] = ()) -> bool:
         self.declarations += 1
-        await super().put_limits(limits)
+        return await super().put_limits(limits, replaces)
 
 
 async def test_worker_keeps_its_runs_if_the_store_went_back_and_knows_its_session(

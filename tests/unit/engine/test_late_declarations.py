@@ -30,11 +30,11 @@ class LimitlessStore(MemoryStore):
     error: Exception | None = None
     calls = 0
 
-    async def put_limits(self, limits: Sequence[Limit]) -> None:
+    async def put_limits(self, limits: Sequence[Limit], replaces: Sequence[Limit] = ()) -> bool:
         self.calls += 1
         if self.error is not None:
             raise self.error
-        await super().put_limits(limits)
+        return await super().put_limits(limits, replaces)
 
 
 async def test_tasks_settle_while_a_late_declaration_fails(

@@ -30,9 +30,9 @@ class AwayStore(MemoryStore):
         self._check("turn")
         return await super().turn(session, outcomes, request)
 
-    async def put_limits(self, limits: Sequence[Limit]) -> None:
+    async def put_limits(self, limits: Sequence[Limit], replaces: Sequence[Limit] = ()) -> bool:
         self._check("put_limits")
-        await super().put_limits(limits)
+        return await super().put_limits(limits, replaces)
 
     async def hints(self, session: str) -> AsyncIterator[Hint]:
         self._check("hints")

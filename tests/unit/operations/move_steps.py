@@ -80,14 +80,14 @@ class Watched:
     def __getattr__(self, verb: str) -> Any:
         method = getattr(self._store, verb)  # it has no more abilities than its store
 
-        async def call(*args: Any) -> Any:
+        async def call(*args: Any, **options: Any) -> Any:
             life = self._life
             name = f"{self._side}.{verb}"
             life.calls += 1
             if life.meanwhile is not None:
                 await life.meanwhile()
             life.check(name, "before")
-            answer = await method(*args)
+            answer = await method(*args, **options)
             life.check(name, "after")
             return answer
 

@@ -154,8 +154,12 @@ class Control(Protocol):
         """
         ...
 
-    async def put_limits(self, limits: Sequence[Limit]) -> None:
-        """Store limits, each for its name and owner."""
+    async def put_limits(self, limits: Sequence[Limit], replaces: Sequence[Limit] = ()) -> bool:
+        """Store limits, each for its name and owner.
+
+        replaces: compare and set. The answer is False, and nothing has changed, unless each of these is stored as it
+        is given here; one that sets nothing may also be missing. A repeat of a call that changed something is refused.
+        """
         ...
 
     async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]:

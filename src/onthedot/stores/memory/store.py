@@ -153,12 +153,15 @@ class MemoryStore(MemoryOutbox):
         with self._call() as tables:
             return schedule_rules.put_schedules(tables, schedules)
 
-    async def put_limits(self, limits: Sequence[Limit]) -> None:
+    async def put_limits(self, limits: Sequence[Limit], replaces: Sequence[Limit] = ()) -> bool:
         with self._call() as tables:
+            if not tables.limits.are_stored(replaces):
+                return False
             for limit in limits:
                 if tables.limits.put(limit):
                     tables.limits.recheck(limit, tables.now)
                     tables.notifications.woken.add(limit.name.partition("/")[0])
+            return True
 
     async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]:
         with self._call() as tables:

@@ -81,7 +81,7 @@ SELECT * FROM onthedot.close_session_v1($1);
 SELECT * FROM onthedot.put_schedules_v1($1);
 
 -- name: put_limits
-SELECT * FROM onthedot.put_limits_v1($1);
+SELECT * FROM onthedot.put_limits_v1($1, $2);
 
 -- name: fire
 SELECT * FROM onthedot.fire_v1($1);

@@ -291,9 +291,12 @@ class PostgresStore(PostgresReads, PostgresOutbox):
         answers: Sequence[bool] = row["answers"]
         return answers
 
-    async def put_limits(self, limits: Sequence[Limit]) -> None:
-        row = await self.connections.add.row(SQL["put_limits"], self._request(limits=limits))
+    async def put_limits(self, limits: Sequence[Limit], replaces: Sequence[Limit] = ()) -> bool:
+        request = self._request(limits=limits)
+        row = await self.connections.add.row(SQL["put_limits"], request, protocol.encode(replaces))
         self._notify(decode_notification(row["notification"]))
+        stored: bool = row["stored"]
+        return stored
 
     async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]:
         request = self._request(fires=[protocol.encode_fire(fire) for fire in fires])

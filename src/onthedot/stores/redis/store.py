@@ -250,9 +250,11 @@ class RedisStore(RedisReads):
         answers = await self._call("put_schedules", encode([pack_schedule(each) for each in schedules]), *rules)
         return [bool(answer) for answer in answers]
 
-    async def put_limits(self, limits: Sequence[Limit]) -> None:
-        if limits:
-            await self._call("put_limits", encode([pack_limit(limit) for limit in limits]))
+    async def put_limits(self, limits: Sequence[Limit], replaces: Sequence[Limit] = ()) -> bool:
+        if not limits and not replaces:
+            return True
+        packed = [encode([pack_limit(limit) for limit in each]) for each in (limits, replaces)]
+        return bool(await self._call("put_limits", *packed))
 
     async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]:
         policies: dict[str, str] = {}

@@ -73,6 +73,13 @@ class LimitTable:
         self._effective.clear()
         return True
 
+    def are_stored(self, limits: Iterable[Limit]) -> bool:
+        """Each as it is given; one that sets nothing may be missing."""
+        return all(
+            self._records.get((limit.name, limit.owner), Limit(limit.name, owner=limit.owner)) == limit
+            for limit in limits
+        )
+
     def all(self) -> list[Limit]:
         return list(self._records.values())
 

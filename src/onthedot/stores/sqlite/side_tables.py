@@ -276,11 +276,14 @@ class SqliteSideTables(TransactionState):
     def due_schedules(self) -> list[Schedule]:
         return [to_schedule(row) for row in self._run(SQL["due_schedules"], (self.app, self.now))]
 
-    def put_limits(self, limits: Sequence[Limit]) -> None:
+    def put_limits(self, limits: Sequence[Limit], replaces: Sequence[Limit]) -> bool:
+        if not self.limits.are_stored(replaces):
+            return False
         changed = self.limits.put_all(limits, self.now)
         if changed:
             self.notifications.woken |= {limit.name.partition("/")[0] for limit in changed}
             self.control += 1
+        return True
 
     def pop_refilled(self, limit: int) -> Sequence[str]:
         return self.limits.pop_refilled(limit, self.now)

@@ -252,8 +252,8 @@ class SqliteStore(SqliteOutbox):
     async def put_schedules(self, schedules: Sequence[Schedule]) -> Sequence[bool]:
         return await self._write(lambda tables: schedule_rules.put_schedules(tables, schedules))
 
-    async def put_limits(self, limits: Sequence[Limit]) -> None:
-        await self._write(lambda tables: tables.put_limits(limits))
+    async def put_limits(self, limits: Sequence[Limit], replaces: Sequence[Limit] = ()) -> bool:
+        return await self._write(lambda tables: tables.put_limits(limits, replaces))
 
     async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]:
         return await self._write(lambda tables: [schedule_rules.fire(tables, fire) for fire in fires], at_commit=True)

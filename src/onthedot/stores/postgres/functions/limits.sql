@@ -103,21 +103,38 @@ BEGIN
     END IF;
 END $$;
 
+-- name: limits_v1
+-- Limits of a request, as rows of their table.
+CREATE FUNCTION limits_v1(_app integer, _limits json) RETURNS SETOF limit_rule LANGUAGE sql AS $$
+    SELECT _app, l.name, l.owner, l.cap, l.rate, l.burst, l.paused, l.reason, l.paused_since,
+        decode(l.lane_rule, 'base64'), l.mode
+    FROM json_to_recordset(_limits) AS l (
+        name text, owner text, cap integer, rate double precision, burst double precision, paused boolean, reason text,
+        paused_since bigint, lane_rule text, mode text)
+$$;
+
 -- name: put_limits_v1
--- {"app", "limits": […]}: store limits, each for its name and owner.
-CREATE FUNCTION put_limits_v1(_request json, OUT notification json) LANGUAGE plpgsql AS $$
+-- {"app", "limits": […]} and replaced ones: store limits, each for its name and owner. `stored` is false, and nothing has
+-- changed, unless each replaced one is stored as it is given; one that sets nothing may be missing.
+CREATE FUNCTION put_limits_v1(_request json, _replaces json, OUT stored boolean, OUT notification json)
+    LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_request ->> 'app');
     _limit record;
     _woken text[] := '{}';
 BEGIN
     PERFORM pg_advisory_xact_lock(1869897845, _app);  -- wait for the turns that keep the limits
-    FOR _limit IN SELECT * FROM json_to_recordset(_request -> 'limits') AS l (
-        name text, owner text, cap integer, rate double precision, burst double precision, paused boolean, reason text,
-        paused_since bigint, lane_rule text, mode text)
-    LOOP
+    stored := NOT EXISTS (
+        SELECT FROM limits_v1(_app, _replaces) AS old
+        LEFT JOIN limit_rule AS r ON r.app = _app AND r.name = old.name AND r.owner = old.owner
+        WHERE old IS DISTINCT FROM CASE WHEN r.app IS NULL
+            THEN (_app, old.name, old.owner, NULL, NULL, 1, false, '', NULL, NULL, '')::limit_rule ELSE r END);
+    IF NOT stored THEN
+        RETURN;
+    END IF;
+    FOR _limit IN SELECT * FROM limits_v1(_app, _request -> 'limits') LOOP
         INSERT INTO limit_rule VALUES (_app, _limit.name, _limit.owner, _limit.cap, _limit.rate, _limit.burst,
-            _limit.paused, _limit.reason, _limit.paused_since, decode(_limit.lane_rule, 'base64'), _limit.mode)
+            _limit.paused, _limit.reason, _limit.paused_since, _limit.lane_rule, _limit.mode)
         ON CONFLICT (app, name, owner) DO UPDATE SET cap = excluded.cap, rate = excluded.rate, burst = excluded.burst,
             paused = excluded.paused, reason = excluded.reason, paused_since = excluded.paused_since,
             lane_rule = excluded.lane_rule, mode = excluded.mode;
