@@ -1,4 +1,4 @@
-"""Programs that are not available as wheels: Redis with TLS, PgBouncer, Postgres with TLS, Chromium.
+"""Programs that are not available as wheels: Redis with TLS, PgBouncer, Postgres with TLS, Chromium, promtool.
 
 Each is found in this order: ``ONTHEDOT_TEST_<NAME>_PROGRAM`` (a path) → the project's own download of Debian's packages
 into ``.dev/debian`` (no root needed, nothing is installed; done once) → a program on PATH → a skip, or a
@@ -30,7 +30,10 @@ PACKAGES = {  # program: package
     "pgbouncer": "pgbouncer",
     "postgres": "postgresql",
     "chromium-headless-shell": "chromium-headless-shell",
+    "promtool": "prometheus",
 }
+_WITHOUT_DEPENDENCIES = ("prometheus",)  # they are for its page
+_UNUSED = ("usr/bin/prometheus",)  # 50 MB
 _FOLDERS = ("usr/bin", "usr/sbin", "usr/lib/postgresql/*/bin", "usr/lib/chromium")
 _DONE = PLACE / "done"
 _WANTED = " ".join(PACKAGES.values())
@@ -111,19 +114,23 @@ def _fetched() -> str:
 
 def _fetch_missing() -> str:
     """Downloads the packages that apt would install; libraries of the machine are not downloaded."""
-    plan = _run("install", "--simulate", "--no-install-recommends", *PACKAGES.values())
+    whole = [name for name in PACKAGES.values() if name not in _WITHOUT_DEPENDENCIES]
+    plan = _run("install", "--simulate", "--no-install-recommends", *whole)
     if plan.returncode:
         return _error_text(plan)
     new = [name for name in re.findall(r"^Inst (\S+) \(", plan.stdout, re.MULTILINE) if not name.startswith(_LARGE)]
+    new += _WITHOUT_DEPENDENCIES
     root = PLACE / "root"
     files = PLACE / "files"
     for folder in (root, files):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-    trouble = _apt("download", *new, folder=files) if new else ""
+    trouble = _apt("download", *new, folder=files)
     for file in files.glob("*.deb") if not trouble else ():
         unpacked = subprocess.run(["dpkg", "-x", file, root], capture_output=True, text=True, check=False)
         trouble = trouble or _error_text(unpacked)
+    for name in _UNUSED:
+        (root / name).unlink(missing_ok=True)
     shutil.rmtree(files, ignore_errors=True)
     return trouble
 

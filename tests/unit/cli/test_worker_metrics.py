@@ -12,6 +12,7 @@ import pytest
 from onthedot.observability.worker_metrics import METRICS
 from onthedot.operations.fleet_metrics import FLEET_METRICS
 from tests.support.services.ports import free_port
+from tests.support.services.promtool import metric_problems
 from tests.support.waits import wait_until
 from tests.unit.cli.conftest import Shop
 
@@ -21,11 +22,14 @@ pytestmark = pytest.mark.once
 Scrape = Mapping[tuple[str, tuple[str, ...]], float]
 
 
-def scrape(port: int, path: str = "/metrics") -> Scrape:
+def page_text(port: int, path: str) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}") as page:
         assert page.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-        text = page.read().decode()
-    found = list(parser.text_string_to_metric_families(text))
+        return str(page.read().decode())
+
+
+def scrape(port: int, path: str = "/metrics") -> Scrape:
+    found = list(parser.text_string_to_metric_families(page_text(port, path)))
     return {(each.name, tuple(each.labels.values())): each.value for family in found for each in family.samples}
 
 
@@ -76,6 +80,17 @@ def test_worker_serves_the_metrics_of_its_store(shop: Shop) -> None:
     assert found["onthedot_queue_depth", ("greet", "scheduled")] == 1
     assert found["onthedot_failed_tasks", ("fail",)] == 1
     assert found["onthedot_oldest_ready_seconds", ("unknown",)] > 0
+
+
+def test_promtool_accepts_both_pages(shop: Shop) -> None:
+    port = free_port()
+    shop.worker("--health", f":{port}")
+    shop.result(shop.add("greet", name="ann"))
+    wait_until(lambda: ("onthedot_worker_tasks_total", ("greet", "succeeded")) in scrape(port))
+    assert metric_problems(page_text(port, "/metrics")) == ""
+    fleet = page_text(port, "/metrics/fleet")
+    assert "onthedot_store_up 1" in fleet
+    assert metric_problems(fleet) == ""
 
 
 def test_memory_store_has_no_fleet(shop: Shop) -> None:

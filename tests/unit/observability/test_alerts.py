@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -13,6 +14,7 @@ from onthedot.model.figures import Metric
 from onthedot.observability.worker_metrics import METRICS
 from onthedot.operations.attention import AttentionKind
 from onthedot.operations.fleet_metrics import FLEET_METRICS
+from tests.support.services.promtool import rule_problems
 from tests.support.source_files import ROOT
 
 yaml: Any = pytest.importorskip("yaml")
@@ -127,3 +129,26 @@ def test_dashboard_has_its_rows_and_variables() -> None:
     for panel in found["panels"]:
         place = panel["gridPos"]
         assert place["x"] + place["w"] <= 24, panel["title"]
+
+
+@pytest.mark.once
+def test_promtool_accepts_the_alert_rules() -> None:
+    assert rule_problems(ROOT / "docs" / "alerts.yml") == ""
+
+
+@pytest.mark.once
+def test_promtool_parses_the_expressions_of_the_dashboard(tmp_path: Path) -> None:
+    assert expression_problems(tmp_path, sorted(set(expressions_of(dashboard())))) == ""
+
+
+@pytest.mark.once
+def test_promtool_would_find_an_expression_that_cannot_be_parsed(tmp_path: Path) -> None:
+    assert "parse error" in expression_problems(tmp_path, ["sum by source (onthedot_tasks_running)"])
+
+
+def expression_problems(folder: Path, expressions: list[str]) -> str:
+    texts = [expression.replace("$__rate_interval", "5m") for expression in expressions]
+    rules = [{"record": f"panel:{number}", "expr": text} for number, text in enumerate(texts)]
+    file = folder / "rules.yml"
+    file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    return rule_problems(file)

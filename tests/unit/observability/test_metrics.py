@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from onthedot.model.figures import Figures, Metric
+from onthedot.model.figures import BUCKETS, Figures, HistogramSample, Metric
 from onthedot.model.source_figures import Histogram
 from onthedot.observability.metrics import BOUNDS, metrics_text
 from onthedot.observability.worker_metrics import METRICS
+from onthedot.operations.fleet_metrics import FLEET_METRICS
+from tests.support.services.promtool import metric_problems
 
 parser = pytest.importorskip("prometheus_client.parser")
 
@@ -63,3 +67,29 @@ def test_no_label_is_unbounded() -> None:
     declared = {"agent", "pool", "release", "source", "topic", "partition", "type"}
     closed = {"kind", "outcome", "state", "status", "succeeded"}
     assert {label for metric in METRICS for label in metric.labels} <= declared | closed
+
+
+def page_with_all(metrics: Sequence[Metric]) -> str:
+    """A sample of each, also of those that only some workers and stores have."""
+    figures = Figures([], [])
+    for metric in metrics:
+        if metric.type == "histogram":
+            figures.histograms.append(HistogramSample(metric.name, metric.labels, [1] * (BUCKETS + 1), 1.5))
+        else:
+            figures.add(metric, 1, *metric.labels)
+    return metrics_text(metrics, figures)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("metrics", [METRICS, FLEET_METRICS], ids=["worker", "fleet"])
+def test_promtool_accepts_every_metric(metrics: Sequence[Metric]) -> None:
+    text = page_with_all(metrics)
+    assert all(f"# TYPE {metric.name} " in text for metric in metrics)
+    assert metric_problems(text) == ""
+
+
+@pytest.mark.once
+def test_promtool_would_find_a_wrong_name_and_a_missing_help_text() -> None:
+    found = metric_problems(page_with_all([Metric("took_ms", "counter", "")]))
+    assert "took_ms no help text" in found
+    assert 'took_ms counter metrics should have "_total" suffix' in found
