@@ -14,6 +14,7 @@ from onthedot.model.source_figures import FLEET, FigureRecord, SourceFigures, en
 from onthedot.observability.metrics import metrics_text
 from onthedot.operations.fleet_metrics import FLEET_METRICS, FleetMetrics
 from onthedot.stores.contract import NewTask, SeriesEntry
+from tests.support.app_stores import AppStore
 from tests.support.metrics_rules import Samples, read_samples
 from tests.support.waits import until
 from tests.support.web_site import WebSite, web_site
@@ -102,8 +103,14 @@ async def test_sources_above_the_limit_share_a_label_that_lasts(shop: App[Any]) 
 
 
 @pytest.mark.timed
-async def test_scrape_of_a_hundred_sources_takes_20_ms_of_cpu_time(tmp_path: Path) -> None:
-    app = App("shop", store=f"sqlite:///{tmp_path}/shop.db")
+@pytest.mark.parametrize(
+    "app_store",
+    ["sqlite", *(pytest.param(kind, marks=pytest.mark.once) for kind in ("redis", "postgres"))],
+    indirect=True,
+)
+async def test_scrape_of_a_hundred_sources_takes_20_ms_of_cpu_time(app_store: AppStore) -> None:
+    """The best of seven: other programs of this machine only add. The time with that of the server is printed."""
+    app: App[Any] = App(app_store.name, store=app_store.url)
     async with app:
         await app.runtime.store.add([NewTask(f"{n}.{m}", f"s{n}", b"") for n in range(100) for m in range(4)])
         figures = SourceFigures(300, 300)
@@ -115,10 +122,14 @@ async def test_scrape_of_a_hundred_sources_takes_20_ms_of_cpu_time(tmp_path: Pat
         reader = FleetMetrics(app.runtime.store, app.runtime.store, app.runtime.clock, 100)
         pages: list[str] = []
         times: list[float] = []
+        cpu_times: list[float] = []
         for _ in range(7):
-            begun = time.process_time()
+            begun = time.perf_counter()
+            cpu_begun = time.process_time()
             pages.append(metrics_text(FLEET_METRICS, await reader.read()))
-            times.append((time.process_time() - begun) * 1000)
+            cpu_times.append((time.process_time() - cpu_begun) * 1000)
+            times.append((time.perf_counter() - begun) * 1000)
+    print(f"{min(cpu_times):.1f} ms of CPU time, {min(times):.1f} ms in all")
     found = read_samples(pages[-1])
     assert sum(value for (name, _), value in found.items() if name == "onthedot_queue_depth") == 400
-    assert min(times) <= 20  # other programs of this machine only add
+    assert min(cpu_times) <= 20
