@@ -59,17 +59,20 @@ class DjangoProject:
         return json.loads(printed.stdout.splitlines()[-1])
 
     @contextmanager
-    def running(self, *words: str, ready: str) -> Iterator[None]:
-        """A program that runs until the block ends; it is ready when it has printed a line with this text."""
-        printed = self.folder / "printed"
+    def running(self, *words: str, ready: str, times: int = 1) -> Iterator[Path]:
+        """A program that runs until the block ends, and the file with what it prints.
+
+        It is ready when it has printed this text. times: so often, once per process.
+        """
+        printed = self.folder / f"{'-'.join(words[:2])}.log"
         with printed.open("w") as file:
             process = subprocess.Popen(
                 self._command(words), cwd=self.folder, env=self.environment, stdout=file, stderr=subprocess.STDOUT
             )
         try:
-            wait_until(lambda: ready in printed.read_text("utf-8") or process.poll() is not None)
+            wait_until(lambda: printed.read_text("utf-8").count(ready) >= times or process.poll() is not None)
             assert process.poll() is None, printed.read_text("utf-8")
-            yield
+            yield printed
         finally:
             process.terminate()
             process.wait(_TIMEOUT)

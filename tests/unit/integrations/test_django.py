@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg.conninfo
@@ -15,9 +18,10 @@ import pytest
 
 from tests.support.django_site.project import EXAMPLE, DjangoProject, make_project
 from tests.support.services.django_environment import PACKAGES, ROOT, Release
+from tests.support.services.ports import free_port
 from tests.support.services.postgres import Service
 from tests.support.services.programs import Missing, give_up
-from tests.support.waits import wait_until
+from tests.support.waits import SOON, wait_until
 
 pytestmark = pytest.mark.once
 
@@ -86,6 +90,42 @@ def test_task_of_a_killed_worker_runs_again_and_any_process_reads_its_result(
         assert (len(ids), ids[0], errors) == (2, "unknown", 0)
         listed = json.loads(newest.check("manage.py", "onthedot", "task", "list", "--json", "--state", "succeeded"))
         assert uuid in [task["uuid"] for task in listed["tasks"]]
+
+
+def request(port: int, method: str, path: str) -> tuple[int, Any]:
+    """On a connection of its own, so that any process of the server may answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SOON)
+    try:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        connection.close()
+
+
+def test_order_over_http_runs_in_the_worker_and_any_process_of_the_server_reads_its_result(
+    newest: DjangoProject,
+) -> None:
+    """The example under uvicorn with two processes, and its worker."""
+    port = free_port()
+    server = ("-m", "uvicorn", "project.asgi:application", "--port", str(port), "--workers", "2")
+    with (
+        newest.running("manage.py", "onthedot", "worker", ready="worker ready"),
+        newest.running(*server, ready="Application startup complete", times=2) as printed,
+    ):
+        orders: dict[str, int] = {}
+        for number in range(10):
+            status, placed = request(port, "POST", f"/orders?customer=u{number}")
+            assert status == 202
+            orders[placed["task"]] = placed["order"]
+        for uuid, order in orders.items():
+            wait_until(lambda uuid=uuid: request(port, "GET", f"/orders/{uuid}")[1]["status"] == "SUCCESSFUL")
+            results = [request(port, "GET", f"/orders/{uuid}") for _ in range(4)]
+            assert results == [(200, {"status": "SUCCESSFUL", "result": f"order {order} is paid"})] * 4
+        assert request(port, "GET", "/orders/unknown") == (404, {"error": "there is no such task"})
+    text = printed.read_text("utf-8")
+    assert len(set(re.findall(r"Started server process \[(\d+)\]", text))) == 2
+    assert "Traceback" not in text, text
 
 
 def test_command_stops_at_wrong_settings(newest: DjangoProject) -> None:
