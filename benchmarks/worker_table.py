@@ -31,9 +31,10 @@ def worker_table(rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     for row in rows:
         measure, _, against = row["name"].partition(" / ")
+        missed = "" if row["met"] else " (missed)"
         lines.append(
             f"| {_STORES[measure]} | {row['ours']:,.0f} | {_SHOWN[against]} | {row['other']:,.0f} "
-            f"| ≥ {row['target']:g} × | {row['value']:.2f} ×, worst round {row['worst']:.2f} |"
+            f"| ≥ {row['target']:g} × | {row['value']:.2f} ×{missed}, worst round {row['worst']:.2f} |"
         )
     return "\n".join(lines) + "\n"
 
