@@ -115,3 +115,22 @@ def test_bulk_action_without_a_match_succeeds(console: Console) -> None:
     console.do("task", "cancel", console.add("greet", name="ann"))
     assert console.json("task", "cancel", "--source", "nobody") == {"found": 0, "cancelled": 0}
     assert console.json("task", "retry", "--state", "cancelled", "--dry-run") == {"found": 1, "retried": 0}
+
+
+def test_named_task_that_cannot_be_retried_is_exit_code_1(console: Console) -> None:
+    uuid = console.add("greet", name="ann")
+    console.work(uuid)
+    text = console.do("task", "retry", uuid, code=1)
+    assert text.startswith("retried 0 of 1\n")
+    assert "none was retried: `onthedot task show` prints their states" in text
+
+
+def test_question_about_one_task_is_in_the_singular(console: Console, tmp_path: Path) -> None:
+    uuid = console.add("greet", name="ann")
+    console.do("task", "cancel", uuid)
+    with terminal(tmp_path, "task", "retry", "--state", "cancelled", "--store", console.url) as screen:
+        screen.until("retry 1 task? [y/N]")
+        screen.type("y\n")
+        screen.until("retried 1 of 1")
+        assert screen.ended() == 0
+    assert console.state(uuid) == "ready"

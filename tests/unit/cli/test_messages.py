@@ -207,3 +207,12 @@ def test_other_store_in_the_folder_is_suggested(console: Console) -> None:
     result = CliRunner().invoke(main, ["task", "list"])
     assert result.exit_code == 3
     assert result.stderr.endswith("; here is shop.db: --store sqlite:///shop.db\n")
+
+
+def test_help_of_the_worker_names_its_other_commands() -> None:
+    result = CliRunner().invoke(main, ["worker", "--help"], prog_name="onthedot")
+    assert result.exit_code == 0
+    for command in ("onthedot worker list", "onthedot worker drain"):
+        assert command in result.stdout
+        words = command.split()[1:]
+        assert CliRunner().invoke(main, [*words, "--help"]).exit_code == 0
