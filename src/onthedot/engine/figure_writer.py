@@ -15,8 +15,8 @@ from onthedot.observability.events import Observer
 from onthedot.observability.meter import Meter
 from onthedot.stores.contract import MAX_SERIES_DATA, SeriesEntry, Store
 
-INTERVAL = 10_000.0  # ms between two writes
-JITTER = 0.2
+INTERVAL = 8_000.0  # ms between two writes, on average
+JITTER = 0.2  # at most 9.6 s, so that a killed process loses ten seconds at most, with the time of a write
 GRACE = 12_000  # ms after a minute in which its record may still be written; sums are made later
 _SUM_AFTER = 15_000  # ms after a minute: from here on its records are added up, within _SUM_WITHIN
 _SUM_WITHIN = 30_000
@@ -24,11 +24,11 @@ _SUM_WITHIN = 30_000
 
 @dataclass(eq=False)
 class FigureWriter:
-    """Writes every ten seconds, if something ran, the cumulative record of the minute in which they began.
+    """Writes within ten seconds, if something ran, the cumulative record of the minute in which they began.
 
     A repeated write changes nothing. Figures that are late are part of the next minute. A process that is
-    killed loses the figures since the last write. writer: returns the session of the worker. workers: makes what is
-    written about the worker itself: in the same call, or alone once per minute.
+    killed loses the figures since the last write, those of ten seconds at most. writer: returns the session of the
+    worker. workers: makes what is written about the worker itself: in the same call, or alone once per minute.
     """
 
     store: Store
