@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Literal, TypeAlias, assert_never
 
-from onthedot.clock.protocol import Timer
 from onthedot.errors import TaskCancelled, TaskTimeout
 from onthedot.executors.contract import Executor
 from onthedot.model.context import RunState
@@ -24,7 +23,7 @@ class Run(RunState, eq=False, kw_only=True):
     serving_task: asyncio.Task[None] | None = None  # the asyncio task that runs it; None while it is queued
     stop_cause: StopCause | None = None  # the strongest one, if it is ended from outside
     first_stop_cause: StopCause | None = None  # decides on the outcome; later ones only end the run sooner
-    timer: Timer | None = None
+    timeout_queue: dict[Run, None] | None = None  # of the runs with its timeout; None: it has none, or waits to begin
     ended: bool = False  # its outcome is known, even if a thread still executes the function
 
     def stop(self, cause: StopCause, reason: str) -> bool:

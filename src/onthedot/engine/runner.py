@@ -22,6 +22,7 @@ from onthedot.engine.failure_effects import FailureEffects
 from onthedot.engine.linked_tasks import LinkedTasks, NotPrepared
 from onthedot.engine.outcome_buffer import OutcomeBuffer
 from onthedot.engine.run import Run, StopCause
+from onthedot.engine.run_timeouts import RunTimeouts
 from onthedot.engine.slots import Slots
 from onthedot.engine.suspension import find_suspension, with_events
 from onthedot.errors import StoreError, TaskCancelled
@@ -73,6 +74,7 @@ class Runner:
         self._is_server_due = False
         self._early_cancels: dict[str, str] = {}  # uuid → reason
         self.runs: dict[str, Run] = {}
+        self._timeouts = RunTimeouts(self.clock, self._on_timeout)
         self.failure_effects: FailureEffects = FailureEffects(self.on_failed, self.observer)  # also for chores
 
     def start(self, runs: Sequence[Run]) -> None:
@@ -189,7 +191,6 @@ class Runner:
     async def _serve(self) -> None:
         self._is_server_due = False
         queue = self._queue
-        middleware = self.middleware
         tracer = self.tracer
         loop = asyncio.get_running_loop()
         this_task = asyncio.current_task()
@@ -209,10 +210,7 @@ class Runner:
                 run.arguments, run.headers = source.decode(run.record.body)
                 if tracer is not None:
                     run.span = tracer.begin_run(run)
-                if middleware or source.options.timeout is not None:
-                    value = await self._guarded(run)
-                else:  # the function's own coroutine, without a wrapper
-                    value = await run.executor.run(source.call, run.arguments)
+                value = await self._call(run)
                 if type(value) is _COROUTINE:  # a sync function, or a wrapper of one, has returned a coroutine
                     value = await value
                 if run.durable is not None:
@@ -251,25 +249,24 @@ class Runner:
         if run.ended or self.is_fenced():
             raise NotPrepared
 
-    def _guarded(self, run: Run) -> Awaitable[object]:
-        """With a timeout, middleware, or both."""
+    def _call(self, run: Run) -> Awaitable[object]:
+        """Without middleware, it is the function's own coroutine, without a wrapper."""
         timeout = run.source.options.timeout
         if timeout is not None:
-            start_timeout = partial(self._start_timeout, run, timeout)
             if run.executor.tells_start:
-                run.on_begin = start_timeout
+                run.on_begin = partial(self._timeouts.start, run, timeout)
             else:
-                start_timeout()
-        call = partial(run.executor.run, run.source.call, run.arguments)
+                self._timeouts.start(run, timeout)
         if self.middleware:
-            return self._through_middleware(run, call)
-        return call()
+            return self._through_middleware(run)
+        return run.executor.run(run.source.call, run.arguments)
 
-    def _start_timeout(self, run: Run, timeout: int) -> None:
-        run.deadline_ms = self.clock.now() + timeout
-        run.timer = self.clock.call_later(timeout, lambda: self.cancel(run.record.uuid, "timeout"))
+    def _on_timeout(self, run: Run) -> None:
+        if self.runs.get(run.record.uuid) is run:  # otherwise it was abandoned
+            self.cancel(run.record.uuid, "timeout")
 
-    async def _through_middleware(self, run: Run, call: Callable[[], Awaitable[object]]) -> object:
+    async def _through_middleware(self, run: Run) -> object:
+        call: Callable[[], Awaitable[object]] = partial(run.executor.run, run.source.call, run.arguments)
         if run.executor.encodes:
             call = partial(self._decoded, run, call)
         for layer in reversed(self.middleware):
@@ -298,8 +295,9 @@ class Runner:
         if self.runs.get(run.record.uuid) is run:  # otherwise it was abandoned, and the next run may be here
             del self.runs[run.record.uuid]
         self.slots.release(run.record.source)
-        if run.timer is not None:
-            run.timer.cancel()
+        self._timeouts.end(run)
+        if not self.runs:
+            self._timeouts.release()
         if not run.ended and outcome is not None:
             run.ended = True
             if run.record.links is not None:
