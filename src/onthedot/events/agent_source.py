@@ -17,7 +17,7 @@ from onthedot.errors import DeclarationError, Snooze
 from onthedot.events.agent_checks import REFUSED_OPTIONS, consumed_types
 from onthedot.events.agent_errors import AgentErrors
 from onthedot.events.agents import BaseAgent, FunctionAgent
-from onthedot.events.cloudevents import read_event
+from onthedot.events.cloudevents import event_parts
 from onthedot.events.event import Event, with_origin
 from onthedot.events.event_types import TypePattern
 from onthedot.events.payloads import payload_reader
@@ -105,7 +105,7 @@ class AgentSource:
         patterns = self._patterns
         return patterns is None or any(pattern.matches(event_type) for pattern in patterns)
 
-    @property
+    @cached_property
     def has_condition(self) -> bool:
         """Whether `accepts` must be asked."""
         accepts = self.agent.accepts
@@ -142,7 +142,8 @@ class AgentSource:
         if record.problem:
             raise Undecodable(record.problem)
         try:
-            return read_event(record.message(), record.place, self.read_payload)
+            parts = event_parts(record.texts, record.place)
+            return parts.event(parts.payload(self.read_payload))
         except ValueError as error:
             raise Undecodable(f"event {record.event} of agent {self.agent.id!r}: {error}") from error
 

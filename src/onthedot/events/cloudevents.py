@@ -9,21 +9,27 @@ from __future__ import annotations
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from onthedot.clock.epoch import from_ms, to_ms
 from onthedot.events.bus import BusMessage
 from onthedot.events.event import Event, received_event
 from onthedot.events.event_checks import CONTENT_TYPE, LIBRARY_PREFIX
+from onthedot.events.message_texts import MessageTexts, readable
 from onthedot.events.payloads import encode_payload, payload_reader
 from onthedot.stores.contract.events import NewEvent
 
 JSON = "application/json"
 STRUCTURED = "application/cloudevents+json"
 PREFIX = "ce_"
-_VERSION = "1.0"
+_FIRST_HEADERS = ((CONTENT_TYPE, JSON.encode()), (f"{PREFIX}specversion", b"1.0"))
+_ATTRIBUTE = "attribute"
+_OURS = "ours"
+_USER = "user"
 _read_any = payload_reader(Any)
 
 
@@ -38,14 +44,16 @@ def to_message(event: Event[Any], source: str) -> BusMessage:
     >>> message.key, message.value, dict(message.headers)["ce_type"]
     (b'17', b'{"id":17}', b'Shop.Order.Placed')
     """
-    headers = binary_headers(event, event.occurred_at, event.headers, source=source, priority=event.priority)
-    return BusMessage(event.key.encode(), encode_payload(event.payload, event.type), headers, to_ms(event.occurred_at))
+    at = to_ms(event.occurred_at)
+    users = [(name, value.encode()) for name, value in event.headers.items()]
+    headers = binary_headers(event, at, users, source=source, priority=event.priority)
+    return BusMessage(event.key.encode(), encode_payload(event.payload, event.type), headers, at)
 
 
 def binary_headers(
     event: Event[Any] | NewEvent,
-    moment: datetime,
-    headers: Mapping[str, str],
+    at: int,
+    headers: Iterable[tuple[str, bytes]],
     *,
     source: str,
     priority: int | str | None,
@@ -53,35 +61,45 @@ def binary_headers(
 ) -> tuple[tuple[str, bytes], ...]:
     """The headers of a message in binary mode: those of CloudEvents that are set, then the user's.
 
-    event: or its row in the outbox. moment: when it occurred. sequence: the number of its row.
+    event: or its row in the outbox. at: when it occurred, in ms. sequence: the number of its row.
     """
-    attributes: dict[str, int | str | None] = {
-        "specversion": _VERSION,
-        "id": event.id,
-        "type": event.type,
-        "source": source,
-        "time": time_text(moment),
-        "subject": event.aggregate_id,
-        "aggregatetype": event.aggregate_type,
-        "partitionkey": event.key,
-        "correlationid": event.correlation_id,
-        "causationid": event.causation_id,
-        "dataversion": event.version,
-        "retries": event.retries,
-        "priority": priority,
-        "sequence": sequence,
-    }
-    ours = [(f"{PREFIX}{name}", str(value)) for name, value in attributes.items() if value is not None]
-    return tuple([(name, value.encode()) for name, value in [(CONTENT_TYPE, JSON), *ours, *headers.items()]])
+    encoded = [
+        *_FIRST_HEADERS,
+        ("ce_id", event.id.encode()),
+        ("ce_type", event.type.encode()),
+        ("ce_source", source.encode()),
+        ("ce_time", time_text(at).encode()),
+        ("ce_subject", event.aggregate_id.encode()),
+        ("ce_aggregatetype", event.aggregate_type.encode()),
+        ("ce_partitionkey", event.key.encode()),
+    ]
+    if event.correlation_id is not None:
+        encoded.append(("ce_correlationid", event.correlation_id.encode()))
+    if event.causation_id is not None:
+        encoded.append(("ce_causationid", event.causation_id.encode()))
+    encoded.append(("ce_dataversion", b"%d" % event.version))
+    encoded.append(("ce_retries", b"%d" % event.retries))
+    if priority is not None:
+        encoded.append(("ce_priority", str(priority).encode()))
+    if sequence is not None:
+        encoded.append(("ce_sequence", b"%d" % sequence))
+    encoded.extend(headers)
+    return tuple(encoded)
 
 
-def time_text(moment: datetime) -> str:
+def time_text(ms: int) -> str:
     """As in RFC 3339, in UTC.
 
-    >>> time_text(datetime(2026, 1, 31, 12, 0, 0, 5000, tzinfo=UTC))
+    >>> time_text(1_769_860_800_005)
     '2026-01-31T12:00:00.005Z'
     """
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    seconds, rest = divmod(ms, 1000)
+    return f"{_second_text(seconds)}.{rest:03}Z"
+
+
+@lru_cache(maxsize=1024)
+def _second_text(seconds: int) -> str:
+    return from_ms(seconds * 1000).isoformat(timespec="seconds").removesuffix("+00:00")
 
 
 def type_of(message: BusMessage) -> str:
@@ -102,23 +120,21 @@ def read_event(message: BusMessage, place: str, read: Callable[[bytes], Any] | N
     >>> event.id, event.type, event.key, event.payload
     ('orders/3/17', '', 'k', [1])
     """
-    headers = _texts(message.headers)
-    if _is_structured(headers):
-        attributes = _structured_attributes(message.value)
-        data = _structured_data(attributes)
-        content = str(attributes.get("datacontenttype", JSON))
-    else:
-        attributes = _binary_attributes(headers)
-        data = message.value
-        content = headers.get(CONTENT_TYPE, JSON)
-    return _event(message, attributes, headers, place, _payload(data, content, read))
+    headers = [(name, readable(data)) for name, data in message.headers]
+    parts = _parts(headers, readable(message.key or b""), message.value, message.timestamp, place)
+    return parts.event(parts.payload(read))
+
+
+def event_parts(texts: MessageTexts, place: str) -> EventParts:
+    """The parts of an event of a message as texts; ValueError as for `read_event`."""
+    return _parts(texts.readable_headers(), texts.readable_key(), texts.value_bytes(), texts.timestamp, place)
 
 
 def message_attributes(message: BusMessage) -> dict[str, str]:
     """The attributes of a message as texts, as far as they can be read, without decoding the payload."""
-    headers = _texts(message.headers)
-    if not _is_structured(headers):
-        return _binary_attributes(headers)
+    headers = _read_headers([(name, readable(data)) for name, data in message.headers])
+    if not headers.is_structured:
+        return headers.attributes
     try:
         attributes = _structured_attributes(message.value)
     except ValueError:
@@ -126,50 +142,86 @@ def message_attributes(message: BusMessage) -> dict[str, str]:
     return {name: str(value) for name, value in attributes.items() if isinstance(value, str | int)}
 
 
-def _event(
-    message: BusMessage, attributes: Mapping[str, Any], headers: Mapping[str, str], place: str, payload: Any
-) -> Event[Any]:
-    def text(name: str) -> str | None:
-        value = attributes.get(name)
-        return None if value in (None, "") else str(value)
+class EventParts(Struct, frozen=True, gc=False):
+    """An event that was received, before its payload is decoded.
 
-    key = text("partitionkey")
-    if message.key:
-        key = message.key.decode(errors="backslashreplace")
-    return received_event(
-        id=text("id") or place,
-        type=text("type") or "",
-        payload=payload,
-        occurred_at=_time(text("time"), message.timestamp),
-        aggregate_id=text("subject"),
-        aggregate_type=text("aggregatetype"),
-        key=key,
-        correlation_id=text("correlationid"),
-        causation_id=text("causationid"),
-        version=_number(attributes.get("dataversion"), 1) or 1,
-        retries=_number(attributes.get("retries"), 0) or 0,
-        priority=_number(attributes.get("priority"), 1, 10),
-        headers={name: value for name, value in headers.items() if not _is_ours(name)},
-    )
+    attributes: of the CloudEvent; another program may have given them other types. headers: those of the publisher.
+    """
+
+    place: str
+    key: str  # of the message; "": none
+    timestamp: int | None  # of the message
+    attributes: Mapping[str, Any]
+    headers: Mapping[str, str]
+    data: bytes
+    content_type: str
+
+    @property
+    def id(self) -> str:
+        return self._text("id") or self.place
+
+    @property
+    def type(self) -> str:
+        return self._text("type") or ""
+
+    @property
+    def correlation_id(self) -> str:
+        return self._text("correlationid") or self.id
+
+    @property
+    def priority(self) -> int | None:
+        return _number(self.attributes.get("priority"), 1, 10)
+
+    def payload(self, read: Callable[[bytes], Any] | None) -> Any:
+        """Decoded by `read`, as for `read_event`. Raises ValueError."""
+        if _is_json(self.content_type):
+            return (read or _read_any)(self.data)
+        if read is None or read is payload_reader(bytes):
+            return self.data
+        raise ForeignContent(
+            f"the payload is {self.content_type[:100]!r}, not JSON; annotate the event as Event[bytes] to receive it"
+        )
+
+    def event(self, payload: Any) -> Event[Any]:
+        """The event with its payload."""
+        attributes = self.attributes
+        return received_event(
+            id=self.id,
+            type=self.type,
+            payload=payload,
+            occurred_at=_time(self._text("time"), self.timestamp),
+            aggregate_id=self._text("subject"),
+            aggregate_type=self._text("aggregatetype"),
+            key=self.key or self._text("partitionkey"),
+            correlation_id=self._text("correlationid"),
+            causation_id=self._text("causationid"),
+            version=_number(attributes.get("dataversion"), 1) or 1,
+            retries=_number(attributes.get("retries"), 0) or 0,
+            priority=self.priority,
+            headers=self.headers,
+        )
+
+    def _text(self, name: str) -> str | None:
+        value = self.attributes.get(name)
+        if value is None or value == "":
+            return None
+        return str(value)
 
 
-def _is_ours(header: str) -> bool:
-    return header == CONTENT_TYPE or header.startswith((PREFIX, LIBRARY_PREFIX))
+def _parts(texts: Iterable[tuple[str, str]], key: str, value: bytes, timestamp: int | None, place: str) -> EventParts:
+    headers = _read_headers(texts)
+    if headers.is_structured:
+        attributes = _structured_attributes(value)
+        data = _structured_data(attributes)
+        content = str(attributes.get("datacontenttype", JSON))
+        return EventParts(place, key, timestamp, attributes, headers.users, data, content)
+    content = JSON if headers.content_type is None else headers.content_type
+    return EventParts(place, key, timestamp, headers.attributes, headers.users, value, content)
 
 
-def _payload(data: bytes, content: str, read: Callable[[bytes], Any] | None) -> Any:
-    kind = content.partition(";")[0].strip().lower()
-    if kind.endswith(("/json", "+json")):
-        return (read or _read_any)(data)
-    if read is None or read is payload_reader(bytes):
-        return data
-    raise ForeignContent(
-        f"the payload is {content[:100]!r}, not JSON; annotate the event as Event[bytes] to receive it"
-    )
-
-
-def _binary_attributes(headers: Mapping[str, str]) -> dict[str, Any]:
-    return {name.removeprefix(PREFIX): value for name, value in headers.items() if name.startswith(PREFIX)}
+@lru_cache(maxsize=256)
+def _is_json(content_type: str) -> bool:
+    return content_type.partition(";")[0].strip().lower().endswith(("/json", "+json"))
 
 
 def _structured_attributes(value: bytes) -> dict[str, Any]:
@@ -185,17 +237,48 @@ def _structured_data(attributes: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode(attributes.get("data"))
 
 
-def _is_structured(headers: Mapping[str, str]) -> bool:
-    return headers.get(CONTENT_TYPE, "").lower().startswith(STRUCTURED)
+class _Headers(NamedTuple):
+    """The headers of a message. attributes: of a CloudEvent in binary mode. users: those that the library has not."""
+
+    content_type: str | None
+    attributes: dict[str, str]
+    users: dict[str, str]
+
+    @property
+    def is_structured(self) -> bool:
+        return self.content_type is not None and _is_structured(self.content_type)
 
 
-def _texts(headers: Iterable[tuple[str, bytes]]) -> dict[str, str]:
-    """Headers as texts; the names of the library's own ones in lower case. The last of several with a name counts."""
-    texts: dict[str, str] = {}
-    for name, value in headers:
-        lower = name.lower()
-        texts[lower if _is_ours(lower) else name] = (value or b"").decode(errors="backslashreplace")
-    return texts
+def _read_headers(headers: Iterable[tuple[str, str]]) -> _Headers:
+    """The last of several with a name counts."""
+    content_type: str | None = None
+    attributes: dict[str, str] = {}
+    users: dict[str, str] = {}
+    for name, text in headers:
+        kind, known = _header_name(name)
+        if kind == _ATTRIBUTE:
+            attributes[known] = text
+        elif kind == _USER:
+            users[known] = text
+        elif known == CONTENT_TYPE:
+            content_type = text
+    return _Headers(content_type, attributes, users)
+
+
+@lru_cache(maxsize=256)
+def _is_structured(content_type: str) -> bool:
+    return content_type.lower().startswith(STRUCTURED)
+
+
+@lru_cache(maxsize=4096)
+def _header_name(name: str) -> tuple[str, str]:
+    """What a header is, and its name: the library's own are in lower case, attributes without their prefix."""
+    lower = name.lower()
+    if lower.startswith(PREFIX):
+        return _ATTRIBUTE, lower.removeprefix(PREFIX)
+    if lower == CONTENT_TYPE or lower.startswith(LIBRARY_PREFIX):
+        return _OURS, lower
+    return _USER, name
 
 
 def _time(text: str | None, timestamp: int | None) -> datetime:

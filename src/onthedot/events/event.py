@@ -110,8 +110,7 @@ class Event(Generic[P_co]):
             correlation_id = correlation_id or origin.correlation_id
             causation_id = causation_id or origin.causation_id
             retries = origin.retries if retries is None else retries
-        _assign(
-            self,
+        self.__dict__.update(  # at once, and although the class is frozen
             type=type,
             payload=payload,
             aggregate_id=aggregate_id,
@@ -237,8 +236,7 @@ def received_event(
     programs have other rules."""
     event = cast("Event[Q]", object.__new__(Event))
     subject = aggregate_id or key or id
-    _assign(
-        event,
+    event.__dict__.update(  # at once, and although the class is frozen
         type=type,
         payload=payload,
         aggregate_id=subject,
@@ -251,7 +249,7 @@ def received_event(
         priority=priority,
         id=id,
         occurred_at=_in_milliseconds(occurred_at),
-        headers=MappingProxyType(dict(headers)),
+        headers=MappingProxyType(dict(headers)) if headers else _NO_HEADERS,
         topic=topic,
     )
     return event
@@ -271,12 +269,9 @@ def _event_of_fields(values: dict[str, Any]) -> Event[Any]:
     return received_event(**values)
 
 
-def _assign(event: Event[Any], **values: Any) -> None:
-    for name, value in values.items():
-        object.__setattr__(event, name, value)
-
-
 def _in_milliseconds(moment: datetime) -> datetime:
     """Down to the millisecond, which all stores and buses keep."""
-    moment = moment.astimezone(UTC)
-    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    beyond = moment.microsecond % 1000
+    return moment.replace(microsecond=moment.microsecond - beyond) if beyond else moment

@@ -93,6 +93,8 @@ class TypePattern(NamedTuple):
     def matches(self, event_type: str) -> bool:
         """Whether it matches this type."""
         stem, _, action = event_type.rpartition(".")
+        if self.is_type:
+            return action == self.action and stem == self.stem
         return stem == self.stem and _expression(self.action).fullmatch(action) is not None
 
     def meets(self, other: TypePattern) -> bool:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from onthedot.clock.epoch import from_ms, to_ms
+from onthedot.clock.epoch import to_ms
 from onthedot.errors import ArgumentError
 from onthedot.events.bus import BusMessage
 from onthedot.events.cloudevents import PREFIX, binary_headers, message_attributes
@@ -112,9 +112,8 @@ def bus_message(row: OutboxEvent, source: str) -> BusMessage:
     headers = {name: value.decode() for name, value in stored.headers}
     source = headers.pop(_SOURCE, source)
     priority = headers.pop(_PRIORITY, None)
-    encoded = binary_headers(
-        event, from_ms(event.occurred_at), headers, source=source, priority=priority, sequence=row.seq
-    )
+    users = [(name, value.encode()) for name, value in headers.items()]
+    encoded = binary_headers(event, event.occurred_at, users, source=source, priority=priority, sequence=row.seq)
     return BusMessage(key, event.payload or b"null", encoded, event.occurred_at)
 
 

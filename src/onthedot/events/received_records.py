@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
 from typing import Any
 
 import msgspec
@@ -10,12 +9,10 @@ from msgspec import Struct
 
 from onthedot.codec.body import Headers, Undecodable
 from onthedot.events.bus import BusMessage, BusRecord
+from onthedot.events.message_texts import MessageTexts
 from onthedot.model.agent_names import AGENT_PREFIX
 from onthedot.model.event_origin import event_id
 from onthedot.model.traces import TraceContext
-
-_KEY = "key"
-_VALUE = "value"
 
 
 def source_of(agent: str) -> str:
@@ -36,11 +33,11 @@ def task_uuid(agent: str, event: str, replay: int = 0) -> str:
 
 
 class StoredRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A record of the bus as the arguments of a task. Texts are readable; bytes that are no text are base64.
+    """A record of the bus as the arguments of a task.
 
-    event, type: of the CloudEvent; the event's id is the place of the record if it has none. binary: the parts that
-    are base64: "key", "value", or the number of a header. arrived: ms. fails_as, fails_to: type and topic of the event
-    that tells of a failure. problem: why there is no event in it.
+    event, type: of the CloudEvent; the event's id is the place of the record if it has none. timestamp, key, value,
+    headers, binary: the message, see `MessageTexts`. arrived: ms. fails_as, fails_to: type and topic of the event that
+    tells of a failure. problem: why there is no event in it.
     """
 
     agent: str
@@ -67,14 +64,14 @@ class StoredRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Where it was read."""
         return place_of(self.topic, self.partition, self.offset)
 
+    @property
+    def texts(self) -> MessageTexts:
+        """The message as texts."""
+        return MessageTexts(self.key, self.value, self.headers, self.binary, self.timestamp)
+
     def message(self) -> BusMessage:
         """The message as it was received, byte by byte."""
-        headers = tuple([(name, self._bytes(text, str(number))) for number, (name, text) in enumerate(self.headers)])
-        key = None if self.key is None else self._bytes(self.key, _KEY)
-        return BusMessage(key, self._bytes(self.value, _VALUE), headers, self.timestamp)
-
-    def _bytes(self, text: str, part: str) -> bytes:
-        return b64decode(text) if part in self.binary else text.encode()
+        return self.texts.message()
 
 
 class _AgentBody(Headers, frozen=True):
@@ -92,30 +89,17 @@ def place_of(topic: str, partition: int, offset: int) -> str:
     return f"{topic}/{partition}/{offset}"
 
 
-def stored_record(record: BusRecord, **fields: Any) -> StoredRecord:
-    """A record with the other fields of `StoredRecord`."""
-    message = record.message
-    binary: list[str] = []
-
-    def text(value: bytes, part: str) -> str:
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            binary.append(part)
-            return b64encode(value).decode()
-
-    key = None if message.key is None else text(message.key, _KEY)
-    value = text(message.value, _VALUE)
-    headers = [(name, text(data, str(number))) for number, (name, data) in enumerate(message.headers)]
+def stored_record(record: BusRecord, texts: MessageTexts, **fields: Any) -> StoredRecord:
+    """A record with the other fields of `StoredRecord`. texts: of its message."""
     return StoredRecord(
         topic=record.topic,
         partition=record.partition,
         offset=record.offset,
-        timestamp=message.timestamp,
-        key=key,
-        value=value,
-        headers=tuple(headers),
-        binary=tuple(binary),
+        timestamp=texts.timestamp,
+        key=texts.key,
+        value=texts.value,
+        headers=texts.headers,
+        binary=texts.binary,
         **fields,
     )
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TypeAlias
 
 from onthedot.events.bus import BusRecord, TopicPartition
 from onthedot.events.partition_windows import PartitionWindow, ReceivedRecord
 from onthedot.stores.contract import NewTask
-
-_Key: TypeAlias = tuple[TopicPartition, bytes]
 
 
 class RecordsInFlight:
@@ -29,8 +26,6 @@ class RecordsInFlight:
         self.count: int = 0
         self._is_full = False
         self._turn = 0
-        self._per_key: defaultdict[_Key, int] = defaultdict(int)
-        self._queues: dict[_Key, deque[ReceivedRecord]] = {}  # the first one of each is ready or open
         self._ready: deque[ReceivedRecord] = deque()
         self._open: dict[str, list[ReceivedRecord]] = {}  # by uuid; a copy ends with the first
         self._unread: deque[str] = deque()  # uuids whose tasks are not read in this round
@@ -72,22 +67,20 @@ class RecordsInFlight:
     def _has_capacity(self, window: PartitionWindow) -> bool:
         if self.count >= self._most:
             return False
-        key = _key_of(window, window.backlog[0].message.key)
-        return key is None or self._per_key.get(key, 0) < self._most_per_key
+        key = window.backlog[0].message.key
+        if key is None or (same := window.by_key.get(key)) is None:
+            return True
+        return len(same) < self._most_per_key
 
     def _enqueue(self, received: ReceivedRecord) -> None:
         self.count += 1
-        key = _key_of(received.window, received.key)
-        if key is None:
+        if received.key is None:
             self._ready.append(received)
             return
-        self._per_key[key] += 1
-        if not self._ordered:
-            self._ready.append(received)
-            return
-        queue = self._queues.setdefault(key, deque())
-        queue.append(received)
-        if len(queue) == 1:
+        same = received.window.by_key.setdefault(received.key, deque())
+        same.append(received)
+        received.same_key = same
+        if not self._ordered or len(same) == 1:  # ordered: the first one is ready or open
             self._ready.append(received)
 
     @property
@@ -167,20 +160,15 @@ class RecordsInFlight:
 
     def _leave(self, received: ReceivedRecord) -> None:
         self.count -= 1
-        key = _key_of(received.window, received.key)
-        if key is None:
+        same = received.same_key
+        if same is None:
             return
-        self._per_key[key] -= 1
-        if not self._per_key[key]:
-            del self._per_key[key]
-        queue = self._queues.get(key)
-        if queue is None:
-            return
-        queue.popleft()
-        if queue:
-            self._ready.append(queue[0])
-        else:
-            del self._queues[key]
+        assert received.key is not None
+        same.popleft()  # without order any of them will do: only their number counts
+        if not same:
+            del received.window.by_key[received.key]
+        elif self._ordered:
+            self._ready.append(same[0])
 
     # -- leaving partitions
 
@@ -191,18 +179,9 @@ class RecordsInFlight:
             window.is_revoked = True
             window.backlog.clear()
             self.count -= window.open_count
-        gone = {window.partition for window in windows}
-        for key in [key for key in self._per_key if key[0] in gone]:
-            del self._per_key[key]
-        for key in [key for key in self._queues if key[0] in gone]:
-            del self._queues[key]
         self._ready = deque(each for each in self._ready if not each.window.is_revoked)
         for uuid, same in list(self._open.items()):
             same[:] = [each for each in same if not each.window.is_revoked]
             if not same:
                 del self._open[uuid]
         return windows
-
-
-def _key_of(window: PartitionWindow, key: bytes | None) -> _Key | None:
-    return None if key is None else (window.partition, key)

@@ -39,7 +39,8 @@ class _Bucket:
         self.buffered = 0  # records that were not delivered
         self.size = 0  # bytes of these
         self.has_more: bool = False  # the last read of its log may not have reached the end
-        self.open: deque[_Place] = deque()  # read and not committed, by position
+        self.open: deque[_Place] = deque()  # read, from the first one that is not committed, by position
+        self._offsets: dict[str, int] = {}  # by topic, what was committed
 
     @property
     def done_to(self) -> int:
@@ -54,7 +55,9 @@ class _Bucket:
 
     def commit(self, offsets: Mapping[str, int]) -> None:
         """offsets: by topic, the position to read next."""
-        self.open = deque(place for place in self.open if place.position >= offsets.get(place.topic, 0))
+        self._offsets.update(offsets)
+        while self.open and self.open[0].position < self._offsets.get(self.open[0].topic, 0):
+            self.open.popleft()
 
 
 class StoreSubscription:

@@ -17,7 +17,7 @@ class Throttle:
     def __init__(self, now: Callable[[], float], on_pause: Callable[[float], object]) -> None:
         self._now = now
         self._on_pause = on_pause
-        self._until = 0.0
+        self._until = 0.0  # 0: there was none
         self._random = Random()
 
     def pause(self, ms: float) -> None:
@@ -29,7 +29,7 @@ class Throttle:
 
     def left(self) -> float:
         """Ms until the pause is over; 0: there is none."""
-        return max(0.0, self._until - self._now())
+        return max(0.0, self._until - self._now()) if self._until else 0.0
 
     def wait(self) -> float:
         """Ms after which a task that was claimed during the pause is due: not all of them at once."""

@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextvars import ContextVar
 from datetime import date
+from hashlib import sha1
 from itertools import count
-from uuid import UUID, uuid5
+from uuid import UUID
 
 import msgspec
 
-_NAMESPACE = UUID("5b0c3b0e-9a0d-5d6e-8f43-0a9e5c1d7e21")
+_NAMESPACE = UUID("5b0c3b0e-9a0d-5d6e-8f43-0a9e5c1d7e21").bytes
 
 inside_step: ContextVar[str] = ContextVar("onthedot_step", default="")
 """The key of the step whose function is called here; empty outside of a step."""
@@ -37,7 +38,9 @@ def event_id(*parts: str | int | UUID | date) -> str:
             raise TypeError(
                 f"event_id(): a part is of type {type(part).__name__}; pass str, int, UUID, date or datetime"
             )
-    return str(uuid5(_NAMESPACE, msgspec.json.encode(parts).decode()))
+    digest = sha1(_NAMESPACE + msgspec.json.encode(parts), usedforsecurity=False).hexdigest()
+    variant = "89ab"[int(digest[16], 16) & 3]
+    return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"  # a uuid5
 
 
 class EventOrigin:

@@ -235,6 +235,11 @@ class LimitDefinitions:
         own = next((limit for limit in records if limit.name == name), Limit(name))
         return [replace(own, lane_rule=self._rule.encoded(lane)), *(limit for limit in records if limit.name != name)]
 
+    @property
+    def has_lanes(self) -> bool:
+        """Whether its calls run in a lane."""
+        return self._rule is not None
+
     def lane(self, arguments: Mapping[str, object]) -> tuple[str | None, float]:
         """The lane of a call with these arguments, and its cost there."""
         if self._rule is None:
