@@ -185,6 +185,8 @@ class AgentSource:
 
     def _publish(self, run: RunState, event: Event[Any], result: object) -> None:
         """Publishes what `process` has returned, in the step that ends the task."""
+        if result is None:
+            return
         events = [self._caused_by(event, each, run) for each in _events(result, self.agent)]
         if events:
             run.context.publish(*events)
@@ -248,9 +250,7 @@ def _limits(agent: BaseAgent, options: ResolvedOptions) -> LimitDefinitions:
 
 def _events(result: Any, agent: BaseAgent) -> Sequence[Event[Any]]:
     several: Sequence[Any] = (result,)
-    if result is None:
-        several = ()
-    elif isinstance(result, list | tuple):
+    if isinstance(result, list | tuple):
         several = cast("Sequence[Any]", result)
     for each in several:
         if not isinstance(each, Event):

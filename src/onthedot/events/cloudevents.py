@@ -203,9 +203,9 @@ class EventParts(Struct, frozen=True, gc=False):
 
     def _text(self, name: str) -> str | None:
         value = self.attributes.get(name)
-        if value is None or value == "":
+        if value is None:
             return None
-        return str(value)
+        return str(value) or None
 
 
 def _parts(texts: Iterable[tuple[str, str]], key: str, value: bytes, timestamp: int | None, place: str) -> EventParts:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -29,6 +30,7 @@ Headers: TypeAlias = tuple[tuple[str, bytes], ...]
 
 _BASE64 = ";base64"
 _KEY = ";key"
+_MAX_CACHED = 200  # bytes
 _Entry: TypeAlias = str | list[str] | None
 _decode = msgspec.json.Decoder(dict[str, _Entry]).decode
 
@@ -58,6 +60,12 @@ def decode_headers(data: bytes | None) -> StoredHeaders:
     """The headers of a JSON object; those of one name are in order."""
     if not data:
         return StoredHeaders((), ())
+    if len(data) <= _MAX_CACHED:  # most events of an app have the same: its source
+        return _decode_cached(data)
+    return _decode_headers(data)
+
+
+def _decode_headers(data: bytes) -> StoredHeaders:
     entries = _decode(data)
     keys: list[bytes | None] = []
     if _KEY in entries:
@@ -65,6 +73,9 @@ def decode_headers(data: bytes | None) -> StoredHeaders:
         keys.append(b64decode(stored) if isinstance(stored, str) else None)
     headers = tuple([_read(entry, text) for entry, texts in entries.items() for text in _several(texts)])
     return StoredHeaders(headers, tuple(keys))
+
+
+_decode_cached = lru_cache(maxsize=1024)(_decode_headers)
 
 
 def _as_text(value: bytes) -> str | None:

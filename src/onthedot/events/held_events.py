@@ -32,6 +32,7 @@ class HeldEvents:
 
     def __init__(self) -> None:
         self._buckets: dict[int, int] = {}  # by seq
+        self._sizes: dict[int, int] = {}  # by seq, in bytes
         self._of_topic: dict[str, int] = {}  # how many
         self.size: int = 0  # bytes
         self._unrouted: dict[str, list[OutboxEvent]] = {}  # by topic
@@ -59,8 +60,10 @@ class HeldEvents:
     def add(self, stored: OutboxEvent, partition: int | None) -> None:
         """In order of reading. partition: None if it is not known yet."""
         topic = stored.event.topic
+        size = stored.event.size
         self._buckets[stored.seq] = stored.event.bucket
-        self.size += stored.event.size
+        self._sizes[stored.seq] = size
+        self.size += size
         self._of_topic[topic] = self._of_topic.get(topic, 0) + 1
         if partition is None:
             self._unrouted.setdefault(topic, []).append(stored)
@@ -82,10 +85,12 @@ class HeldEvents:
     def start_batch(self, partition: TopicPartition) -> Sequence[OutboxEvent]:
         """The next batch of a partition: at least one event, up to MAX_BATCH and MAX_BATCH_BYTES."""
         queue = self._queues[partition]
-        batch = [queue.popleft()]
-        size = _size(batch[0])
-        while queue and len(batch) < MAX_BATCH and size + _size(queue[0]) <= MAX_BATCH_BYTES:
-            size += _size(queue[0])
+        batch: list[OutboxEvent] = []
+        size = 0
+        while queue and len(batch) < MAX_BATCH:
+            size += self._sizes[queue[0].seq] + len(queue[0].event.key) + _OVERHEAD
+            if batch and size > MAX_BATCH_BYTES:
+                break
             batch.append(queue.popleft())
         if not queue:
             del self._queues[partition]
@@ -124,13 +129,8 @@ class HeldEvents:
     def _forget(self, events: Collection[OutboxEvent]) -> None:
         for stored in events:
             del self._buckets[stored.seq]
-            self.size -= stored.event.size
+            self.size -= self._sizes.pop(stored.seq)
             topic = stored.event.topic
             self._of_topic[topic] -= 1
             if not self._of_topic[topic]:
                 del self._of_topic[topic]
-
-
-def _size(stored: OutboxEvent) -> int:
-    event = stored.event
-    return event.size + len(event.key) + _OVERHEAD
