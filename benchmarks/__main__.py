@@ -10,7 +10,10 @@ import sys
 from benchmarks import (
     batches,
     change_reads,
+    event_acknowledgements,
+    event_agents,
     event_paths,
+    event_relays,
     events,
     find,
     flow_cancel,
@@ -51,7 +54,13 @@ SUITES = {
     "processes": processes.MEASURES,
     "limits": limits.MEASURES,
     "settle": settle.MEASURES,
-    "events": events.MEASURES + postgres_events.MEASURES + kafka.MEASURES + event_paths.MEASURES,
+    "events": events.MEASURES
+    + postgres_events.MEASURES
+    + kafka.MEASURES
+    + event_relays.MEASURES
+    + event_agents.MEASURES
+    + event_paths.MEASURES
+    + event_acknowledgements.MEASURES,
     "kafka": kafka.MEASURES,
     "find": find.MEASURES,
     "flows": flow_costs.MEASURES + flow_cancel.MEASURES + flow_delays.MEASURES,

@@ -107,6 +107,11 @@ class EventRounds:
     async def publish(self, number: int) -> float:
         return await self._cost_of(self._outbox.publish([self.event() for _ in range(number)]))
 
+    async def publish_all(self, number: int) -> None:
+        """In calls of 500."""
+        for first in range(0, number, TURN):
+            await self._outbox.publish([self.event() for _ in range(first, min(first + TURN, number))])
+
     async def add(self, number: int) -> float:
         return await self._cost_of(self._store.add([self.task() for _ in range(number)]))
 

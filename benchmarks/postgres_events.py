@@ -59,7 +59,7 @@ class Cost:
 class BareOutbox:
     """The shortest outbox on Postgres: one table, an index on what is unsent, two statements per turn."""
 
-    def __init__(self, connection: Any, cost: Cost) -> None:
+    def __init__(self, connection: Any, cost: Callable[[], float]) -> None:
         self._connection = connection
         self._cost = cost
 
@@ -70,12 +70,18 @@ class BareOutbox:
 
     async def turn(self) -> float:
         began = self._cost()
-        query = f"SELECT seq, {_COLUMNS} FROM bare WHERE sent_at IS NULL ORDER BY seq LIMIT {TURN}"
-        found = [(row["seq"], _event(row)) for row in await self._connection.fetch(query)]
-        update = "UPDATE bare SET sent_at = 1700000000000 WHERE seq = ANY ($1)"
-        await self._connection.execute(update, [seq for seq, _ in found])
+        found = await self.read()
+        await self.mark([seq for seq, _ in found])
         assert len(found) == TURN
         return (self._cost() - began) * 1e6
+
+    async def read(self) -> list[tuple[int, NewEvent]]:
+        query = f"SELECT seq, {_COLUMNS} FROM bare WHERE sent_at IS NULL ORDER BY seq LIMIT {TURN}"
+        return [(row["seq"], _event(row)) for row in await self._connection.fetch(query)]
+
+    async def mark(self, seqs: list[int]) -> None:
+        update = "UPDATE bare SET sent_at = 1700000000000 WHERE seq = ANY ($1)"
+        await self._connection.execute(update, seqs)
 
 
 async def _relay_turns(rounds: EventRounds, connection: Any, cost: Cost, scale: float) -> list[Figure]:
