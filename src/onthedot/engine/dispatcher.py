@@ -60,7 +60,7 @@ class Dispatcher:
             fired = await self.firer.fire(claim.schedules, claim.now)
             has_fired = fired.changed
             self.slots.wake(fired.sources)
-        return bool(has_fired or claim.more or claim.chores or self.slots.has_work())
+        return bool(has_fired or claim.more or claim.chores or self.slots.has_work() or self.runner.has_held())
 
     async def _end_chores(self, claim: ClaimResult) -> None:
         reasons: Mapping[str, str] = {}
@@ -113,6 +113,8 @@ class Dispatcher:
                 self.outcomes.add((Requeued(lease, None, counted=False), None))
             elif not self.runner.adopt_lease(lease):
                 runs.append(Run(source, record, lease, self.reports, executor=executor, started=now))
-        self.slots.take([run.record.source for run in runs])
-        self.runner.start(runs)
+        ahead = self.slots.take([run.record.source for run in runs])
+        if ahead:
+            runs.sort(key=lambda run: self.slots.is_async(run.record.source))  # those that were claimed ahead are last
+        self.runner.start(runs, ahead)
         self.observer.tasks_started(runs)

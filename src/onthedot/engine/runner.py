@@ -70,6 +70,7 @@ class Runner:
 
     def __post_init__(self) -> None:
         self._queue: deque[Run] = deque()
+        self._held: deque[Run] = deque()  # claimed ahead: each begins when a run ends
         self._serving: set[asyncio.Task[None]] = set()
         self._is_server_due = False
         self._early_cancels: dict[str, str] = {}  # uuid → reason
@@ -77,10 +78,13 @@ class Runner:
         self._timeouts = RunTimeouts(self.clock, self._on_timeout)
         self.failure_effects: FailureEffects = FailureEffects(self.on_failed, self.observer)  # also for chores
 
-    def start(self, runs: Sequence[Run]) -> None:
+    def start(self, runs: Sequence[Run], ahead: int = 0) -> None:
+        """ahead: as many of the last ones have no slot yet."""
         for run in runs:
             self.runs[run.record.uuid] = run
-        self._queue.extend(runs)
+        queued = len(runs) - ahead
+        self._queue.extend(runs[:queued])
+        self._held.extend(runs[queued:])
         if self._early_cancels:
             for uuid in self._early_cancels.keys() & self.runs.keys():
                 self.cancel(uuid, "cancel", self._early_cancels.pop(uuid))
@@ -108,8 +112,20 @@ class Runner:
         run = self.runs.get(lease.uuid)
         return run is not None and run.lease == lease
 
+    def has_held(self) -> bool:
+        """Runs that were claimed ahead wait for a slot."""
+        return bool(self._held)
+
+    def release_held(self) -> None:
+        """Requeues the runs that wait for a slot, as if they had not been claimed: another worker may have one."""
+        held = list(self._held)
+        self._held.clear()
+        for run in held:
+            self._finish(run, Requeued(run.lease, None, counted=False))
+
     def release_queued(self) -> None:
         """Requeues the runs that have not begun, as if they had not been claimed."""
+        self.release_held()
         while self._queue:
             run = self._queue.popleft()
             self._finish(run, Requeued(run.lease, None, counted=False))
@@ -129,7 +145,8 @@ class Runner:
         if run is None or not run.stop(cause, reason or _CANCEL_REASONS[cause]):
             return
         if run.serving_task is None:
-            self._queue.remove(run)
+            waiting = self._held if run in self._held else self._queue
+            waiting.remove(run)
             self._finish(run, self._outcome_of_stop(run))
         elif run.executor.hard:
             run.serving_task.cancel()
@@ -295,6 +312,8 @@ class Runner:
         if self.runs.get(run.record.uuid) is run:  # otherwise it was abandoned, and the next run may be here
             del self.runs[run.record.uuid]
         self.slots.release(run.record.source)
+        if self._held and run.serving_task is not None and self.slots.is_async(run.record.source):
+            self._queue.append(self._held.popleft())
         self._timeouts.end(run)
         if not self.runs:
             self._timeouts.release()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from onthedot.definitions.sources import Source, Sources
+from onthedot.engine.claim_size import ClaimSize
 from onthedot.model.executor_names import ASYNC
 from onthedot.stores.contract import SlotPool
 
@@ -24,6 +25,7 @@ class Slots:
     """Slots by pool: one pool per executor, or one for all; a built-in source may have a pool of its own.
 
     A source without ready tasks is idle: claims leave it out until a hint, or until the time that the store has named.
+    Async tasks that end at once are claimed ahead: more of them than there are slots. They start when a slot is free.
     """
 
     def __init__(
@@ -33,6 +35,9 @@ class Slots:
         self._claim_batch = claim_batch  # most tasks of a pool per claim; None: as many as there are free slots
         self._totals = {"": totals[ASYNC]} if one_pool else dict(totals)
         self._one_pool = one_pool
+        self._async_size: ClaimSize | None = None  # None: no task is claimed ahead
+        if not one_pool and claim_batch is None and ASYNC in self._totals:
+            self._async_size = ClaimSize(self._totals[ASYNC])
         self._busy: defaultdict[str, int] = defaultdict(int)  # by pool
         self._running: defaultdict[str, int] = defaultdict(int)  # by source
         self._freed: list[str] = []  # sources of runs that have ended since the last claim
@@ -85,13 +90,13 @@ class Slots:
                     idle[self._pool_of(source)].append((name, source))
         self._wait_over = False
         pools = [pool for pool in self._totals if active[pool] or idle[pool]]
-        return [self._pool(pool, active[pool], idle[pool], is_poll=is_poll) for pool in pools]
+        return [self._pool(pool, self._free(pool, now), active[pool], idle[pool], is_poll=is_poll) for pool in pools]
 
     def usage(self) -> dict[str, PoolUsage]:
         """By pool; "" is the one for all executors."""
         busy = Counter(self._busy)
         busy.subtract(self._pools[name] for name in self._freed)
-        return {pool: PoolUsage(total, busy[pool]) for pool, total in self._totals.items()}
+        return {pool: PoolUsage(total, min(busy[pool], total)) for pool, total in self._totals.items()}
 
     def offer(self) -> dict[str, int]:
         """Capacity of each source, if all tasks came from it."""
@@ -102,10 +107,15 @@ class Slots:
             name: self._capacity(name, source, free[self._pool_of(source)]) for name, source in self._sources.items()
         }
 
+    def _free(self, pool: str, now: float) -> int:
+        """How many tasks of a pool are claimed now."""
+        if pool == ASYNC and self._async_size is not None:
+            return self._async_size.next(self._busy[pool], now)
+        return self._totals[pool] - self._busy[pool]
+
     def _pool(
-        self, pool: str, active: list[tuple[str, Source]], idle: list[tuple[str, Source]], *, is_poll: bool
+        self, pool: str, free: int, active: list[tuple[str, Source]], idle: list[tuple[str, Source]], *, is_poll: bool
     ) -> SlotPool:
-        free = self._totals[pool] - self._busy[pool]
         if free <= 0:
             self.wake([name for name, _ in idle if is_poll])  # included when a slot is free
             return SlotPool(0, {})
@@ -146,9 +156,21 @@ class Slots:
         """ms until an idle source becomes active by time."""
         return min((max(0.0, until - now) for until in self._idle_until.values()), default=None)
 
-    def take(self, names: Sequence[str]) -> None:
-        """Runs of these sources have started; a source occurs once per run."""
+    def take(self, names: Sequence[str]) -> int:
+        """Runs of these sources have been claimed; a source occurs once per run.
+
+        Returns how many of the pool of async functions have no slot yet.
+        """
         self._count(names, +1)
+        if self._async_size is None:
+            return 0
+        self._async_size.add_taken(len([name for name in names if self._pools[name] == ASYNC]))
+        freed = len([name for name in self._freed if self._pools[name] == ASYNC])
+        return max(0, self._busy[ASYNC] - freed - self._totals[ASYNC])
+
+    def is_async(self, name: str) -> bool:
+        """Whether the tasks of a source take slots of the pool of async functions."""
+        return self._pools[name] == ASYNC
 
     def _count(self, names: Sequence[str], by: int) -> None:
         for name in set(names):  # few names, many times each: `count` is faster than a Counter

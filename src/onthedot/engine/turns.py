@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -67,6 +68,9 @@ class Turns:
 
     async def _settle_and_claim(self, claims: bool) -> TurnResult:
         """When the worker may not claim and nothing has ended, there is no call."""
+        if self.runner.has_held():
+            await asyncio.sleep(0)  # a coroutine that was due may only now begin to serve them
+            self.runner.release_held()
         outcomes = self.outcomes.take()
         try:
             if self.reports.notes:  # after take(): a later note would follow its settled run and be refused
