@@ -301,10 +301,14 @@ BEGIN
 END $$;
 
 -- name: idle_sources_v1
--- Requested sources without work, each with the ms until it is worth asking again (null: on a hint).
-CREATE FUNCTION idle_sources_v1(_app integer, _pools json, _with_suspects boolean, _now double precision) RETURNS json
-LANGUAGE plpgsql AS $$
+-- Requested sources without work, each with the ms until it is worth asking again (null: on a hint). last: the last task
+-- that this claim took, or null. The places behind it are read first: the index still has those before it, which were
+-- deleted.
+CREATE FUNCTION idle_sources_v1(
+    _app integer, _pools json, _with_suspects boolean, _last bigint, _now double precision
+) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
+    _last_rank bigint := (SELECT due - boost FROM task WHERE seq = _last);
     _source text;
     _capacity record;
     _idle jsonb := '{}';
@@ -313,7 +317,9 @@ BEGIN
         SELECT q.key FROM json_array_elements(_pools) AS pool CROSS JOIN json_each_text(pool -> 'capacity') AS q
         WHERE q.value::integer > 0
     LOOP
-        IF NOT EXISTS (SELECT FROM place WHERE app = _app AND kind = 'r' AND source = _source AND NOT suspect)
+        IF NOT EXISTS (SELECT FROM place WHERE app = _app AND kind = 'r' AND source = _source AND NOT suspect
+                AND (rank, seq) > (_last_rank, _last))
+            AND NOT EXISTS (SELECT FROM place WHERE app = _app AND kind = 'r' AND source = _source AND NOT suspect)
             AND NOT (_with_suspects AND EXISTS (
                 SELECT FROM place WHERE app = _app AND kind = 'r' AND source = _source AND suspect))
         THEN
@@ -400,7 +406,7 @@ BEGIN
     fence := CASE WHEN tasks = '{}' AND chores = '{}' THEN 0 ELSE fence END;
     more := more OR cardinality(chores) >= 100 OR _number < _last_number;
     schedules := due_schedules_v1(_app, _now);
-    idle := idle_sources_v1(_app, _pools, _free_suspects > 0, _now);
+    idle := idle_sources_v1(_app, _pools, _free_suspects > 0, tasks[cardinality(tasks)], _now);
     next_in := next_in_v1(_app, idle, _now);
     IF _folded.is_left THEN
         next_in := least(next_in, 2);
