@@ -6,8 +6,9 @@ from math import floor
 
 import pytest
 
+from onthedot.clock.durations import HOUR
 from onthedot.clock.manual import ManualClock
-from onthedot.stores.contract import Limit, Store
+from onthedot.stores.contract import BATCH, Limit, Store
 from tests.contract.invariants import every
 from tests.contract.steps import Worker, add, limit, look, task, tasks
 
@@ -26,6 +27,57 @@ async def test_running_task_is_reported_as_running(store: Store, worker: Worker,
     record = await look(store, uuid)
     assert record.state == "running"
     assert (record.history.session, record.history.started) == (worker.name, floor(clock.now()))
+
+
+async def test_results_are_those_of_succeeded_tasks(store: Store, worker: Worker) -> None:
+    await worker.heartbeat()
+    done, empty, failed, retried, running, pending = await add(store, *tasks(6))
+    await worker.runs(total=5)
+    await worker.settle(
+        worker.done(done, b"7"), worker.done(empty), worker.failed(failed, b"{}"), worker.retry(retried, 9)
+    )
+    uuids = [done, "ghost", failed, empty, retried, running, pending, done]
+    assert list(await store.results(uuids)) == [b"7", None, None, b"", None, None, None, b"7"]
+    assert list(await store.results([])) == []
+
+
+async def test_results_have_the_result_of_the_last_run(store: Store, worker: Worker) -> None:
+    await worker.heartbeat()
+    (uuid,) = await add(store, task())
+    await worker.run_to_failure(uuid)
+    assert list(await store.results([uuid])) == [None]
+    await store.revive([uuid])
+    assert list(await store.results([uuid])) == [None]
+    await worker.runs()
+    await worker.settle(worker.done(uuid, b"8"))
+    assert list(await store.results([uuid])) == [b"8"]
+
+
+async def test_results_end_with_their_time(store: Store, worker: Worker, clock: ManualClock) -> None:
+    """keep_result ends the result before its record."""
+    await worker.heartbeat()
+    uuids = await add(store, *tasks(2))
+    await worker.runs()
+    short, long = uuids
+    await worker.settle(
+        worker.done(short, b"9", keep=HOUR, keep_result=10), worker.done(long, b"9", keep=HOUR, keep_result=HOUR)
+    )
+    assert list(await store.results(uuids)) == [b"9", b"9"]
+    clock.advance(11)
+    assert list(await store.results(uuids)) == [None, b"9"]
+    await store.purge(100)
+    assert list(await store.results(uuids)) == [None, b"9"]
+    clock.advance(HOUR)
+    await store.purge(100)
+    assert list(await store.results(uuids)) == [None, None]
+
+
+async def test_results_of_more_than_a_batch(store: Store, worker: Worker) -> None:
+    await worker.heartbeat()
+    uuids = await add(store, *tasks(BATCH)) + await add(store, task())
+    for _ in range(2):
+        await worker.settle(*(worker.done(uuid, uuid.encode()) for uuid in await worker.runs()))
+    assert list(await store.results(uuids)) == [uuid.encode() for uuid in uuids]
 
 
 async def test_tally_counts_tasks_by_source_and_state(store: Store, worker: Worker) -> None:
@@ -70,5 +122,6 @@ async def test_reads_change_nothing(store: Store, worker: Worker, number: int) -
         await store.tally()
         await store.schedules()
         await store.notes("ghost", 0, 1)
+        await store.results(uuids)
     assert list(await store.get(uuids)) == list(before)
     assert await worker.runs() == uuids

@@ -140,7 +140,17 @@ class Control:
         raise NotImplementedError
 
     def get(self, uuids: Sequence[str]) -> list[Record | None]:
-        return [self.rows[uuid].seen() if uuid in self.rows else None for uuid in uuids]
+        return [self._seen(self.rows[uuid]) if uuid in self.rows else None for uuid in uuids]
+
+    def _seen(self, row: Row) -> Record:
+        record = row.seen()
+        if row.result_until is None or row.result_until > self.clock.now():
+            return record
+        return replace(record, history=replace(record.history, result=None))
+
+    def results(self, uuids: Sequence[str]) -> list[bytes | None]:
+        seen = [None if record is None or record.state != "succeeded" else record for record in self.get(uuids)]
+        return [None if record is None else record.history.result for record in seen]
 
     def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
         return find_page(self.rows.values(), self.fence, where, after, limit)

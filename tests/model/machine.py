@@ -355,6 +355,8 @@ class Stores(FlowSteps, RetentionSteps):
     def nothing_differs(self) -> None:
         theirs, ours = self.call("get", self.uuids)
         check_equal_records(self.records(theirs, ours=False), self.records(ours, ours=True))
+        theirs, ours = self.call("results", self.uuids)
+        assert list(theirs) == ours
         page = self.wait(self.store.find({}, None, 1000))
         ours = self.naive.find({}, None, 1000).rows
         check_equal_records(self.records(page.rows, ours=False), self.records(ours, ours=True))

@@ -71,6 +71,9 @@ class NaiveStore(NaivePlaces):
         match outcome:
             case Completed():
                 self._end(row, "succeeded", outcome.keep, result=outcome.result)
+                row.result_until = None
+                if outcome.keep_result is not None:
+                    row.result_until = floor(self.clock.now()) + outcome.keep_result
             case Ended():
                 self._end(row, outcome.state, outcome.keep, error=outcome.error)
             case Requeued() if was_chore and not row.lifted:

@@ -39,6 +39,7 @@ class Row:
     lease: RowLease | None = None
     notes: dict[tuple[str, str], tuple[int, Note]] = field(default_factory=dict)
     end: int = 0  # the order of ending
+    result_until: int | None = None  # when its result ends before its record
 
     @property
     def live(self) -> bool:

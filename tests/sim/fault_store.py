@@ -24,7 +24,7 @@ PATIENCE = 4.0  # seconds after which a caller gives up
 VERBS = frozenset(
     """
     add turn note cancel lift adopt revive heartbeat close_session put_schedules put_limits fire delete_schedules purge
-    signal subscribe get find notes tally position schedules limits sessions changes signals counters
+    signal subscribe get results find notes tally position schedules limits sessions changes signals counters
     write_series read_series
     """.split()  # noqa: SIM905 -- read as a block
 )

@@ -18,7 +18,7 @@ from onthedot.errors import Cancel, Reject, ResultExpired, ResultNotStored, Stor
 from onthedot.model.batch_names import batch_task
 from onthedot.model.failures import NOT_STORED, decode_failure, encode_reason
 from onthedot.model.flow_names import MEMBER_KEEP, MemberUuids, is_start_signal, start_signal
-from onthedot.model.streams import streamed_items
+from onthedot.model.streams import is_reference, streamed_items
 from onthedot.operations.children import effects_of_cancel, stop_task
 from onthedot.operations.flows import FlowOperations
 from onthedot.operations.streams import with_items
@@ -116,8 +116,7 @@ class FlowTasks:
         for start in range(0, len(numbers), BATCH):
             page = numbers[start : start + BATCH]
             names = list(map(uuids.of, page))
-            for number, name, member in zip(page, names, await self._get(names), strict=True):
-                data = _stored_result(name, member, collects=inputs.collects)
+            for number, data in zip(page, await self._stored_results(names, collects=inputs.collects), strict=True):
                 found[number] = data
                 size += len(data)
                 if size > MAX_RESULTS:
@@ -127,6 +126,17 @@ class FlowTasks:
                         "for result in ctx.results()`"
                     )
         return found
+
+    async def _stored_results(self, uuids: Sequence[str], *, collects: bool) -> list[bytes]:
+        """The stored result of each member. The record of one that has none of its own decides what takes its place."""
+        stored = list(await self._store.results(uuids))
+        others = [
+            index for index, data in enumerate(stored) if data is None or data == NOT_STORED or is_reference(data)
+        ]
+        records = await self._get([uuids[index] for index in others]) if others else ()
+        for index, record in zip(others, records, strict=True):
+            stored[index] = _stored_result(uuids[index], record, collects=collects)
+        return [data for data in stored if data is not None]
 
     async def results(self, record: Record, page: int) -> Sequence[object]:
         inputs = read_inputs(record.body)

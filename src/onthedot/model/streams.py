@@ -134,10 +134,15 @@ class _StoredItems(Struct, forbid_unknown_fields=True):
     items: tuple[int, int]
 
 
+def is_reference(result: bytes) -> bool:
+    """Whether it refers to the items of a stream."""
+    return result.startswith(_MARK)
+
+
 def streamed_items(record: Record) -> StreamedItems | None:
     """The result of a stream that has succeeded; None: any other task."""
     data = record.history.result
-    if data is None or record.state != "succeeded" or not data.startswith(_MARK):
+    if data is None or record.state != "succeeded" or not is_reference(data):
         return None
     return StreamedItems(*msgspec.json.decode(data, type=_StoredItems).items)
 

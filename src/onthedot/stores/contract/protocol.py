@@ -199,6 +199,10 @@ class Inspect(Protocol):
         """One record per uuid. A leased one has state "running", and the session and start of its claim."""
         ...
 
+    async def results(self, uuids: Sequence[str]) -> Sequence[bytes | None]:
+        """The result of each task that has succeeded, as `get` returns it. None: it has none; its record tells why."""
+        ...
+
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
         """One page of tasks, in the order of their state.
 

@@ -188,6 +188,15 @@ class MemoryStore(MemoryOutbox):
             found = [self._tables.load(uuid) for uuid in uuids]
             return [None if record is None else self._tables.as_seen(record, now) for record in found]
 
+    async def results(self, uuids: Sequence[str]) -> Sequence[bytes | None]:
+        with self._lock:
+            now = self._clock.now()
+            found = [self._tables.load(uuid) for uuid in uuids]
+            return [
+                None if record is None or record.state != "succeeded" else self._tables.result(record, now)
+                for record in found
+            ]
+
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
         with self._lock:
             return reads.find(self._tables, where, after, limit, self._clock.now())

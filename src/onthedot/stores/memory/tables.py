@@ -369,11 +369,17 @@ class MemoryTables(MemoryCounterTables):
 
     # -- reads
 
+    def result(self, record: Record, now: float) -> bytes | None:
+        """Of a task that has succeeded; it may be kept apart."""
+        if record.history.result is None:
+            return self._results.get(record.uuid, now)
+        return record.history.result
+
     def as_seen(self, record: Record, now: float) -> Record:
         """As a reader sees it: with the claim that holds it, or its result."""
         if record.state == "succeeded":
-            result = self._results.get(record.uuid, now) if record.history.result is None else None
-            if result is None:
+            result = self.result(record, now)
+            if result is record.history.result:
                 return record
             return with_state(record, "succeeded", with_history(record.history, result=result))
         claim = self.leases.get(record.uuid)

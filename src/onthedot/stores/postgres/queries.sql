@@ -134,6 +134,12 @@ DELETE FROM onthedot.note WHERE seq IN (SELECT seq FROM onthedot.task WHERE app 
 SELECT {record_columns} FROM onthedot.task AS t {places_and_claims}
 WHERE t.app = {app_id} AND t.uuid = ANY ($3::text[]);
 
+-- name: results
+-- The kept results of tasks that have succeeded, by uuid.
+SELECT t.uuid, t.result FROM onthedot.task AS t
+WHERE t.app = {app_id} AND t.uuid = ANY ($3::text[]) AND t.state = 'succeeded'
+    AND (t.result_until IS NULL OR t.result_until > onthedot.now_v1($2));
+
 -- name: position
 -- A pending task, the number of tasks before it, and the counts that its limits are judged by; all of one moment.
 SELECT {record_columns}, onthedot.now_v1($2) AS now,

@@ -56,6 +56,11 @@ class PostgresReads(ABC):
         found = {row["uuid"]: to_record(row) for row in rows}
         return [found.get(uuid) for uuid in uuids]
 
+    async def results(self, uuids: Sequence[str]) -> list[bytes | None]:
+        rows = await self._reads.rows(SQL["results"], self._name, self._now(), list(uuids))
+        found: dict[str, bytes | None] = {row["uuid"]: row["result"] for row in rows}
+        return [found.get(uuid) for uuid in uuids]
+
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
         builder = PageBuilder(where, after, limit)
         lists = PostgresLists(self._reads, self._name, where)

@@ -31,7 +31,7 @@ from onthedot.stores.redis.client import info_fields
 from onthedot.stores.redis.lists import RedisLists
 from onthedot.stores.redis.policy_format import remember_policy
 from onthedot.stores.redis.position import PositionAnswer, to_limit, to_position
-from onthedot.stores.redis.record_format import seq_bytes, to_seen_record, unpack_message
+from onthedot.stores.redis.record_format import seq_bytes, to_result, to_seen_record, unpack_message
 from onthedot.stores.redis.schedule_format import to_schedules
 from onthedot.stores.redis.series_format import to_entries
 from onthedot.stores.redis.uuid_format import pack_each_uuid, pack_uuid, to_uuid
@@ -74,6 +74,14 @@ class RedisReads(ABC):
         found: list[Record | None] = []
         for start in range(0, len(uuids), _PIECE):
             found += await self._read("uuids", pack_each_uuid(uuids[start : start + _PIECE]))
+        return found
+
+    async def results(self, uuids: Sequence[str]) -> list[bytes | None]:
+        found: list[bytes | None] = []
+        for start in range(0, len(uuids), _PIECE):
+            now, histories = await self._call("results", *pack_each_uuid(uuids[start : start + _PIECE]))
+            moment = float(now)
+            found += [None if history is None else to_result(history, moment) for history in histories]
         return found
 
     async def _read(self, by: str, names: Sequence[bytes]) -> list[Record | None]:

@@ -185,6 +185,19 @@ def to_record(seq: bytes, task: bytes, packed_history: bytes | None, state: str 
     )  # fmt: skip
 
 
+def to_result(packed_history: bytes, now: float) -> bytes | None:
+    """The result in a history; None: it is no longer kept, or cannot be read."""
+    try:
+        head_length, error_length = _HISTORY.unpack_from(packed_history)
+        start = 6 + head_length
+        head = _decode_history_head(packed_history[6:start])
+    except UNREADABLE:
+        return None
+    if head.stored % 2 and not (head.result_until and head.result_until <= now):
+        return packed_history[start + error_length :]
+    return None
+
+
 def to_seen_record(
     seq: bytes, task: bytes, history: bytes | None, state: str = "ready", now: float = 0
 ) -> Record | None:

@@ -63,9 +63,9 @@ def _include(name: str, parts: dict[str, str]) -> None:
 
 VERBS = (
     "add", "turn", "set_aside", "note", "cancel", "lift", "adopt", "revive", "heartbeat", "close_session",
-    "put_schedules", "put_limits", "fire", "delete_schedules", "purge", "get", "resolve_ids", "position", "schedules",
-    "sessions", "server_info", "repair", "signal", "signals", "signal_names", "counters", "subscribe", "notes",
-    "write_series", "read_series", "list", "find_named",
+    "put_schedules", "put_limits", "fire", "delete_schedules", "purge", "get", "results", "resolve_ids", "position",
+    "schedules", "sessions", "server_info", "repair", "signal", "signals", "signal_names", "counters", "subscribe",
+    "notes", "write_series", "read_series", "list", "find_named",
 )  # fmt: skip
 SCRIPTS: dict[str, Script] = {verb: _read(verb) for verb in VERBS}
 TEXTS: dict[str, str] = {script.sha: script.text for script in SCRIPTS.values()}

@@ -8,6 +8,12 @@ LEFT JOIN onthedot_history AS history ON history.seq = task.seq
 LEFT JOIN onthedot_lease AS lease ON lease.seq = task.seq AND NOT lease.chore
 LEFT JOIN onthedot_claim AS claim ON claim.fence = lease.fence;
 
+-- name: results
+SELECT task.uuid, history.result FROM json_each(?) AS wanted
+CROSS JOIN onthedot_task AS task ON task.app = ? AND task.uuid = wanted.value
+CROSS JOIN onthedot_history AS history ON history.seq = task.seq AND history.state = 'succeeded'
+    AND (history.result_until IS NULL OR history.result_until > ?);
+
 -- name: filters
 AND (:uuid IS NULL OR substr(task.uuid, 1, length(:uuid)) = :uuid)
 AND (:uuid_end IS NULL OR substr(task.uuid, -length(:uuid_end)) = :uuid_end)

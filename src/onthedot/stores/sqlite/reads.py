@@ -60,6 +60,10 @@ class SqliteReads:
         found = {record.uuid: record for record in (_as_seen(row, self.now) for row in rows)}
         return [found.get(uuid) for uuid in uuids]
 
+    def results(self, uuids: Sequence[str]) -> list[bytes | None]:
+        found: dict[str, bytes | None] = dict(self.db.execute(SQL["results"], (json_list(uuids), self._app, self.now)))
+        return [found.get(uuid) for uuid in uuids]
+
     def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
         builder = PageBuilder(where, after, limit)
         lists = SqliteLists(self.db, self._app, where)

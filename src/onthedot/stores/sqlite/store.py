@@ -273,6 +273,9 @@ class SqliteStore(SqliteOutbox):
     async def get(self, uuids: Sequence[str]) -> Sequence[Record | None]:
         return await self.read(lambda reads: reads.get(uuids))
 
+    async def results(self, uuids: Sequence[str]) -> Sequence[bytes | None]:
+        return await self.read(lambda reads: reads.results(uuids))
+
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
         return await self.read(lambda reads: reads.find(where, after, limit))
 
