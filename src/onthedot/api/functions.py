@@ -69,6 +69,7 @@ class Enqueuer(Generic[P, R]):
         self._portal = portal
         self._definition = definition
         self._call_options = call_options
+        self._flows = AppFlows(portal)
 
     if not TYPE_CHECKING:  # type checkers refuse the name themselves
 
@@ -161,7 +162,7 @@ class Enqueuer(Generic[P, R]):
                 raise
             advice = f"the result of a call before it is passed by … | {self._definition.name}, without .s()"
             raise ArgumentError(f"{error}; {advice}") from None
-        return Call(AppFlows(self._portal), self._definition, args, kwargs, self._call_options)
+        return Call(self._flows, self._definition, args, kwargs, self._call_options)
 
     def _new_task(self, call: Mapping[str, Any] | tuple[Any, ...] | Call[R]) -> NewTask:
         definition = self._definition

@@ -21,7 +21,7 @@ from onthedot.model.executor_names import ASYNC, THREAD
 from onthedot.model.limits import LimitDefinitions
 from onthedot.model.options import AddOptions, ResolvedOptions
 from onthedot.model.streams import MAX_ITEM, STREAM_KEEP, StreamedItems
-from onthedot.stores.contract import Limit, NewTask, Policy
+from onthedot.stores.contract import Limit, Links, NewTask, Policy
 
 
 class FunctionDefinition:
@@ -123,23 +123,33 @@ class FunctionDefinition:
         kwargs: Mapping[str, Any],
         call_options: AddOptions = NO_OPTIONS,
         flow: Headers = NO_HEADERS,
+        uuid: str | None = None,
+        links: Links | None = None,
     ) -> NewTask:
-        """Binds, checks and encodes, before anything is stored. flow: inputs of a member of a flow."""
+        """Binds, checks and encodes, before anything is stored. flow, uuid, links: of a member of a flow."""
         if self._is_plain and not call_options:  # no key, lane, label or time to compute
             policy = self._plain_policy
             if policy is None or policy.reply_to is not self.owner.client:
                 policy = self._plain_policy = task_policy(self._template, NO_OPTIONS)
-            return NewTask(self.owner.new_uuid(), self.name, self.codec.encode(args, kwargs, flow), policy=policy)
+            body = self.codec.encode(args, kwargs, flow)
+            return NewTask(uuid or self.owner.new_uuid(), self.name, body, policy=policy, links=links)
         arguments = {**self._defaults, **self.codec.bind(args, kwargs)}
         encode = partial(self.codec.encode, args, kwargs)
-        return new_task(self._template, arguments, call_options, encode, flow=flow)
+        return new_task(self._template, arguments, call_options, encode, flow=flow, uuid=uuid, links=links)
 
     def linked_task(
-        self, arguments: Mapping[str, Any], known: Mapping[str, Any], call_options: AddOptions, flow: Headers
+        self,
+        arguments: Mapping[str, Any],
+        known: Mapping[str, Any],
+        call_options: AddOptions,
+        flow: Headers,
+        uuid: str | None = None,
+        links: Links | None = None,
     ) -> NewTask:
         """Makes a member of a flow. arguments: as `bind` returns them; known: those that are no results of others."""
         encode = partial(self.codec.encode_given, known)
-        return new_task(self._template, {**self._defaults, **arguments}, call_options, encode, flow=flow)
+        given = {**self._defaults, **arguments}
+        return new_task(self._template, given, call_options, encode, flow=flow, uuid=uuid, links=links)
 
     def store_item(self, name: str, value: object, index: int) -> Raw:
         """A plain element in a list of results."""

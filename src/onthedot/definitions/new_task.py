@@ -20,7 +20,7 @@ from onthedot.model.options import AddOptions, ResolvedOptions, parse_priority, 
 from onthedot.model.stored_keys import stored_key
 from onthedot.model.task import Task, check_uuid
 from onthedot.model.uuid7 import new_uuid
-from onthedot.stores.contract import Added, NewTask, Policy
+from onthedot.stores.contract import Added, Links, NewTask, Policy
 
 AGING = 60_000  # ms that a level of priority is worth
 _MAX_POLICIES = 1000  # in a cache: tags and costs may be anything
@@ -65,6 +65,8 @@ def new_task(
     encode: Callable[[Headers], bytes] | None = None,
     now: float = 0,
     flow: Headers = NO_HEADERS,
+    uuid: str | None = None,
+    links: Links | None = None,
 ) -> NewTask:
     """Makes a task of arguments that are bound already.
 
@@ -72,6 +74,7 @@ def new_task(
     encode: writes the arguments with these headers; None: without a signature
     now: by the clock of the caller; an `at` of the current millisecond that has passed is due at once
     flow: inputs and results of a member of a flow
+    uuid, links: of a member of a flow
     """
     unique = unique_key(template, arguments, call_options)
     label = call_options.get("label")
@@ -83,8 +86,10 @@ def new_task(
     body = encode_untyped(arguments, headers, name=template.source) if encode is None else encode(headers)
     lane, cost = (None, 1.0) if template.limits is None else template.limits.lane(arguments)
     at, after = due_time(call_options, now)
-    uuid = check_uuid(call_options["uuid"]) if "uuid" in call_options else template.owner.new_uuid()
-    return NewTask(uuid, template.source, body, at, after, lane, unique, task_policy(template, call_options, cost))
+    if uuid is None:
+        uuid = check_uuid(call_options["uuid"]) if "uuid" in call_options else template.owner.new_uuid()
+    policy = task_policy(template, call_options, cost)
+    return NewTask(uuid, template.source, body, at, after, lane, unique, policy, links)
 
 
 def new_task_from(template: TaskTemplate, task: Task, now: float = 0, *, timed: bool = True) -> NewTask:

@@ -18,7 +18,7 @@ from onthedot.errors import ArgumentError
 from onthedot.model.limits import LimitDefinitions
 from onthedot.model.options import AddOptions, ResolvedOptions
 from onthedot.model.task import Task
-from onthedot.stores.contract import NewTask
+from onthedot.stores.contract import Links, NewTask
 
 
 class RemoteDefinition:
@@ -56,6 +56,8 @@ class RemoteDefinition:
         kwargs: Mapping[str, Any],
         call_options: AddOptions = NO_OPTIONS,
         flow: Headers = NO_HEADERS,
+        uuid: str | None = None,
+        links: Links | None = None,
     ) -> NewTask:
         arguments = self.bind(args, kwargs)
         if self.is_remote and call_options.get("unique") is True:
@@ -63,14 +65,20 @@ class RemoteDefinition:
                 f"{self.name}.options(unique=True): which arguments have defaults is not known without its code, "
                 "so two equal calls could differ; give it a key, as in unique='2026-11-16'"
             )
-        return new_task(self._template, arguments, call_options, flow=flow)
+        return new_task(self._template, arguments, call_options, flow=flow, uuid=uuid, links=links)
 
     def linked_task(
-        self, arguments: Mapping[str, Any], known: Mapping[str, Any], call_options: AddOptions, flow: Headers
+        self,
+        arguments: Mapping[str, Any],
+        known: Mapping[str, Any],
+        call_options: AddOptions,
+        flow: Headers,
+        uuid: str | None = None,
+        links: Links | None = None,
     ) -> NewTask:
         """Makes a member of a flow. arguments: as `bind` returns them; known: those that are no results of others."""
         encode = partial(encode_untyped, known, name=self.name)
-        return new_task(self._template, arguments, call_options, encode, flow=flow)
+        return new_task(self._template, arguments, call_options, encode, flow=flow, uuid=uuid, links=links)
 
     def store_item(self, name: str, value: object, index: int) -> Raw:
         """A plain element in a list of results."""

@@ -32,7 +32,7 @@ from onthedot.model.error_policy import cancelled_outcome, failed_outcome, outco
 from onthedot.model.failures import NOT_STORED, is_a, with_times
 from onthedot.model.traces import RunSpan, TaskTracer
 from onthedot.observability.events import Observer
-from onthedot.stores.contract import Completed, Ended, Lease, Outcome, Requeued
+from onthedot.stores.contract import Completed, Ended, Lease, Outcome, Record, Requeued
 
 Around: TypeAlias = Callable[[TaskContext, Callable[[], Awaitable[object]]], Awaitable[object]]
 
@@ -222,7 +222,8 @@ class Runner:
             source = run.source
             token = set_current(run)
             try:
-                if run.record.links is not None or run.record.history.reason == "crash":
+                record = run.record
+                if record.history.reason == "crash" or (record.links is not None and self._has_inputs(record)):
                     await self._prepare(run)
                 run.arguments, run.headers = source.decode(run.record.body)
                 if tracer is not None:
@@ -252,7 +253,7 @@ class Runner:
         if run.record.history.reason == "crash" and self.note_crash is not None:
             await self.note_crash(run)
             self._check_unended(run)
-        if self.linked is None or run.record.links is None or not self.linked.has_inputs(run.record):
+        if self.linked is None or not self._has_inputs(run.record):
             return
         try:
             run.record = await self.linked.prepare(run.record)
@@ -260,6 +261,10 @@ class Runner:
             self.observer.store_failed("reading the results that a task needs", error)
             raise NotPrepared from error
         self._check_unended(run)
+
+    def _has_inputs(self, record: Record) -> bool:
+        """Whether its body refers to other tasks."""
+        return self.linked is not None and record.links is not None and self.linked.has_inputs(record)
 
     def _check_unended(self, run: Run) -> None:
         """Meanwhile, others may have begun it."""

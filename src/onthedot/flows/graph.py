@@ -11,6 +11,7 @@ from onthedot.flows.calls import NO_RELATIONS, Call, FirstFailure, Handler, Resu
 from onthedot.flows.groups import Group
 
 MAX_PATH = 1000  # tasks on the longest path
+_PLACEHOLDERS: frozenset[type] = frozenset({FirstFailure, Result})
 JOIN_ADVICE = "put a joining task between"
 
 
@@ -21,6 +22,7 @@ class Member:
     predecessors: numbers of the tasks that end before it starts; one object for members with the same ones
     collects: it runs although some of them failed
     stops: its failure cancels members that have not started
+    is_join: it joins the results of a group
     """
 
     call: Call[Any]
@@ -28,10 +30,7 @@ class Member:
     predecessors: tuple[int, ...] = ()
     collects: bool = False
     stops: bool = False
-
-    @property
-    def is_join(self) -> bool:
-        return isinstance(self.call, Group)
+    is_join: bool = False
 
 
 @dataclass
@@ -90,12 +89,14 @@ def results_in(call: Call[Any]) -> list[Result]:
 
 def is_placeholder(argument: object) -> bool:
     """Whether it is known only after other tasks have run."""
-    return type(argument) is FirstFailure or bool(results_of(argument))
+    if type(argument) is list:
+        return bool(results_of(cast("list[object]", argument)))
+    return type(argument) in _PLACEHOLDERS
 
 
 def has_placeholders(call: Call[Any]) -> bool:
     """Whether some of its arguments are known only after other tasks have run."""
-    return any(map(is_placeholder, arguments_of(call)))
+    return bool(call.args or call.kwargs) and any(map(is_placeholder, arguments_of(call)))
 
 
 @dataclass
@@ -139,24 +140,21 @@ class _Builder:
         numbers = {key: number for number, key in enumerate(key for key in tasks if key != last)}
         stopping = {
             id(member)
-            for call in self.calls.values()
+            for call in map(self.calls.__getitem__, self.follows)
             if isinstance(call, Group) and call.on_error == "stop"
             for member in call.members
         }
-        numbers_of: dict[
-            int, tuple[int, ...]
-        ] = {}  # tasks that follow the same ones share one tuple, by the id of the set
+        numbers_of: dict[int, tuple[int, ...]] = {}  # by the id of a set; tasks that follow the same ones share one
         members: list[Member] = []
         for key in tasks:
-            member = Member(self.calls[key], numbers.get(key), stops=key in stopping)
             before = predecessors[key]
-            if before:
-                member.predecessors = numbers_of.get(id(before)) or tuple([numbers[each] for each in before])
-                numbers_of[id(before)] = member.predecessors
-            if self.collecting:
-                member.collects = self._collects(key, joined)
+            followed = numbers_of.get(id(before))
+            if followed is None:
+                followed = numbers_of[id(before)] = tuple([numbers[each] for each in before])
+            collects = bool(self.collecting) and self._collects(key, joined)
+            member = Member(self.calls[key], numbers.get(key), followed, collects, key in stopping, key in joined)
             members.append(member)
-        ending = next(member for member in members if member.number is None)
+        ending = next(member for member in reversed(members) if member.number is None)
         members.remove(ending)
         return Graph(members, ending, self.handlers, numbers, joined)
 
@@ -235,11 +233,10 @@ class _Builder:
         """Groups whose results are one value of their own, or whose collected failures must not meet others."""
         if isinstance(self.last, Group):
             yield id(self.last)
-        for key, call in self.calls.items():
+        for key in self.follows:
+            call = self.calls[key]
             if isinstance(call, Group):
                 yield from (id(each) for each in call.members if isinstance(each, Group))
-                continue
-            if key not in self.follows:
                 continue
             for argument in arguments_of(call):
                 if type(argument) is list:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from onthedot.codec.annotations import write
 from onthedot.codec.body import NO_HEADERS, Headers, Inputs, StoredBody
 from onthedot.codec.results import store_many
-from onthedot.definitions.new_task import AGING
+from onthedot.definitions.new_task import AGING, due_time
 from onthedot.errors import ArgumentError
 from onthedot.flows.calls import Call, FirstFailure, Result, with_clear_error
 from onthedot.flows.graph import JOIN_ADVICE, Graph, Member, build_graph, has_placeholders, is_placeholder, results_in
@@ -140,33 +140,39 @@ class _Maker:
         return Flow(self._flow, members, last, handlers, remote)
 
     def _member(self, member: Member) -> NewTask:
-        new = self._join(member, member.call) if isinstance(member.call, Group) else self._call(member)
-        delay = 0
-        after = new.after
-        if after and (member.predecessors or self._starts):
-            delay = ceil(after)  # it counts from the end of the wait
-            after = 0
         uuid = self._flow if member.number is None else self._uuids.of(member.number)
-        links = self._links.of(member, delay)
-        return NewTask(uuid, new.source, new.body, new.at, after, new.lane, new.unique, new.policy, links)
+        if isinstance(member.call, Group):
+            return self._join(member, member.call, uuid)
+        delay = self._delay(member)
+        new = self._call(member, uuid, self._links.of(member, delay))
+        return replace(new, after=0) if delay else new
+
+    def _delay(self, member: Member) -> int:
+        """Milliseconds from the end of its wait to its due time."""
+        options = member.call.call_options
+        if "after" in options and (member.predecessors or self._starts):
+            _, after = due_time(options)
+            return ceil(after)
+        return 0
 
     def _handler(self, call: Call[Any]) -> NewTask:
         if has_placeholders(call):
             return self._task_with_results(call, Inputs(flow=self._flow))
         return with_clear_error(call, call.definition.new_task, call.args, call.kwargs, call.call_options)
 
-    def _call(self, member: Member) -> NewTask:
+    def _call(self, member: Member, uuid: str, links: Links) -> NewTask:
         call = member.call
         options = call.call_options
-        if "unique" in options or "uuid" in options or call.definition.options.unique:
+        if call.definition.options.unique or (options and ("unique" in options or "uuid" in options)):
             option = "uuid" if "uuid" in options else "unique"
             advice = "give the flow a uuid: .enqueue(uuid=…)"
             if self._is_child:
                 advice = "ctx.run adds a child once per attempt, under a uuid of its own"
             raise ArgumentError(f"{call.source}: {option}= on a task inside a flow; {advice}")
         if has_placeholders(call):
-            return self._task_with_results(call, self._inputs(member))
-        return with_clear_error(call, call.definition.new_task, call.args, call.kwargs, options, self._headers(member))
+            return self._task_with_results(call, self._inputs(member), uuid, links)
+        headers = self._headers(member)
+        return with_clear_error(call, call.definition.new_task, call.args, call.kwargs, options, headers, uuid, links)
 
     def _headers(self, member: Member) -> Headers:
         """Of a task without results as arguments; the members of a group share them."""
@@ -207,7 +213,9 @@ class _Maker:
             return [self._graph.numbers[id(each)] for each in call.members]
         return [self._graph.numbers[id(call)]]
 
-    def _task_with_results(self, call: Call[Any], inputs: Inputs) -> NewTask:
+    def _task_with_results(
+        self, call: Call[Any], inputs: Inputs, uuid: str | None = None, links: Links | None = None
+    ) -> NewTask:
         """A task whose body refers to the results that are its arguments."""
         arguments = call.definition.bind(call.args, call.kwargs)
         references: dict[str, Any] = {}
@@ -221,7 +229,8 @@ class _Maker:
         linked = {*references, *results, *failures}
         known = {name: value for name, value in arguments.items() if name not in linked}
         headers = Headers(inputs=replace(inputs, args=references, failures=tuple(failures)), results=results or None)
-        return with_clear_error(call, call.definition.linked_task, arguments, known, call.call_options, headers)
+        make = call.definition.linked_task
+        return with_clear_error(call, make, arguments, known, call.call_options, headers, uuid, links)
 
     def _refer(
         self, call: Call[Any], name: str, value: Any, references: dict[str, Any], results: dict[str, Raw]
@@ -242,7 +251,7 @@ class _Maker:
         else:
             results[name] = Raw(store_many(items))
 
-    def _join(self, member: Member, group: Group[Any]) -> NewTask:
+    def _join(self, member: Member, group: Group[Any], uuid: str) -> NewTask:
         references: Mapping[str, Any] = {
             ITEMS: list(_ranges([self._graph.numbers[id(each)] for each in group.members]))
         }
@@ -250,7 +259,8 @@ class _Maker:
         owner = _first_definition(group if group.members else self._graph.members[0].call).owner
         if self._join_policy is None:
             self._join_policy = Policy(boost=Policy().priority * AGING, reply_to=owner.client)
-        return NewTask("", JOIN, write(StoredBody(inputs=inputs)), policy=self._join_policy)
+        body = write(StoredBody(inputs=inputs))
+        return NewTask(uuid, JOIN, body, policy=self._join_policy, links=self._links.of(member, 0))
 
 
 def _is_variadic(call: Call[Any], argument: object) -> bool:
