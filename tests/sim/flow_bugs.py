@@ -16,15 +16,16 @@ from onthedot.stores.contract import (
     Outcome,
     Record,
     Verdict,
+    Wait,
 )
 from onthedot.stores.memory.counters import CounterTable
 from onthedot.stores.memory.tables import MemoryTables
 
 
 class _CountersWithoutMarkOnWait(CounterTable):
-    def add_waiting(self, record: Record) -> bool:
+    def add_waiting(self, wait: Wait, records: Sequence[Record]) -> bool:
         marked = dict(self.reached)
-        super().add_waiting(record)
+        super().add_waiting(wait, records)
         self.reached = marked
         return False
 
@@ -61,8 +62,8 @@ class TimeoutLeavesItsWaiter(MemoryTables):
     def leave(self, record: Record) -> None:
         super().leave(record)
         is_late = record.history.wait_until is not None and record.history.wait_until <= self.now
-        if record.state == "waiting" and is_late:
-            self.counters.add_waiting(record)
+        if record.wait is not None and is_late:
+            self.counters.add_waiting(record.wait, [record])
 
 
 class FirstWaiterOnly(MemoryTables):
@@ -71,7 +72,8 @@ class FirstWaiterOnly(MemoryTables):
     def pop_reached(self, limit: int) -> list[tuple[Record, Counter]]:
         found = super().pop_reached(limit)
         for record, _ in found[1:]:
-            self.counters.add_waiting(record)
+            assert record.wait is not None
+            self.counters.add_waiting(record.wait, [record])
         self.counters.reached.clear()
         return found[:1]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 from onthedot.stores.contract import DEFAULT, Policy
@@ -10,7 +12,6 @@ _FIELDS = Policy.__struct_fields__
 _DEFAULTS = {name: getattr(DEFAULT, name) for name in _FIELDS}
 _MAX_POLICIES = 10_000  # a definition has one, and its tasks share it
 _texts: dict[Policy, str] = {}
-_policies: dict[str, Policy] = {}
 
 
 def policy_text(policy: Policy) -> str:
@@ -24,10 +25,6 @@ def policy_text(policy: Policy) -> str:
     return text
 
 
+@lru_cache(_MAX_POLICIES)
 def policy_of(text: str) -> Policy:
-    policy = _policies.get(text)
-    if policy is None:
-        if len(_policies) >= _MAX_POLICIES:
-            _policies.clear()
-        policy = _policies[text] = msgspec.json.decode(text, type=Policy)
-    return policy
+    return msgspec.json.decode(text, type=Policy)

@@ -15,6 +15,7 @@ from onthedot.stores.contract import (
     NewSignal,
     Record,
     StoredSignal,
+    Wait,
 )
 from onthedot.stores.memory.ordered_queue import OrderedQueue, last_key
 from onthedot.stores.rules.task_tables import first_reached
@@ -45,24 +46,24 @@ class CounterTable:
         self.reached[name] = None
         return True
 
-    def add_waiting(self, record: Record) -> bool:
-        """Whether its wait is over at once."""
+    def add_waiting(self, wait: Wait, records: Sequence[Record]) -> bool:
+        """Whether their wait is over at once."""
         is_over = False
-        for name, value in _counters_of(record):
+        for name, value in wait.counters:
             queue = self._waiting.get(name)
             if queue is None:
                 queue = self._waiting[name] = OrderedQueue()
-            queue.push(value, record)
+            queue.push_many(value, records)
             if value <= self.get(name).value:
                 self.reached[name] = None
                 is_over = True
         return is_over
 
-    def remove_waiting(self, record: Record) -> None:
-        for name, value in _counters_of(record):
+    def remove_waiting(self, wait: Wait, records: Sequence[Record]) -> None:
+        for name, value in wait.counters:
             queue = self._waiting.get(name)
             if queue is not None:
-                queue.remove(value, record)
+                queue.remove_many(value, records)
                 if not queue.members:
                     del self._waiting[name]
 
@@ -166,8 +167,3 @@ class SubscriptionTable:
             del sessions[session]
             if not sessions:
                 del self.sessions_by_uuid[uuid]
-
-
-def _counters_of(record: Record) -> Sequence[tuple[str, int]]:
-    wait = record.wait
-    return () if wait is None else wait.counters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, nsmallest
 
 from onthedot.stores.contract import Record
@@ -40,9 +41,29 @@ class OrderedQueue:
         else:
             heappush(self._heap, key)
 
+    def push_many(self, moment: int, records: Sequence[Record]) -> None:
+        first = moment << SEQ_BITS
+        members = self.members
+        queue = self._queue
+        last = queue[-1] if queue else -1
+        for record in records:
+            key = first | record.seq
+            members[key] = record
+            if key > last:
+                queue.append(key)
+                last = key
+            else:
+                heappush(self._heap, key)
+
     def remove(self, moment: int, record: Record) -> None:
         """A record that is not in the queue is ignored."""
-        self.members.pop(moment << SEQ_BITS | record.seq, None)
+        self.remove_many(moment, (record,))
+
+    def remove_many(self, moment: int, records: Sequence[Record]) -> None:
+        first = moment << SEQ_BITS
+        members = self.members
+        for record in records:
+            members.pop(first | record.seq, None)
         stale = len(self._queue) + len(self._heap) - len(self.members)
         if stale > 64 and stale > len(self.members):
             self._queue = deque(key for key in self._queue if key in self.members)

@@ -8,9 +8,11 @@ from math import ceil
 
 from onthedot.stores.contract import (
     ENDED,
+    NO_HISTORY,
     Added,
     Completed,
     Lease,
+    Links,
     NewTask,
     Outcome,
     Record,
@@ -28,10 +30,10 @@ from onthedot.stores.memory.limits import MemoryLimitTable
 from onthedot.stores.memory.ordered_queue import OrderedQueue
 from onthedot.stores.memory.settle import settle
 from onthedot.stores.memory.side_tables import ResultTable
-from onthedot.stores.rules.insert import new_record
+from onthedot.stores.rules.insert import first_history, new_record
 from onthedot.stores.rules.places import due_in, end_as_chore
 from onthedot.stores.rules.records import UNQUEUED_REASONS, alarm_of, with_history, with_state
-from onthedot.stores.rules.task_tables import LeasedRecord, SessionEntry
+from onthedot.stores.rules.task_tables import LeasedRecord, SessionEntry, waits_of
 
 _NO_COUNTS: dict[State, int] = {
     "scheduled": 0, "parked": 0, "ready": 0, "running": 0, "waiting": 0, "succeeded": 0, "failed": 0, "cancelled": 0,
@@ -94,13 +96,18 @@ class MemoryTables(MemoryCounterTables):
         records: list[Record] = []
         now = self.now
         added = int(now)  # one object for all of them
+        links: Links | None = None
+        history = NO_HISTORY
         for new in tasks:
             is_new = new.uuid not in self.records and not (self._recent and self.is_recent(new.uuid))
             answers.append(Added(new.uuid, is_new))
             if is_new:
                 self._seq += 1
                 due = added if new.at is None and new.after <= 0 else self.due_time(new)
-                record = new_record(new, self._seq, due, added, now)
+                if new.links is not links:
+                    links = new.links
+                    history = first_history(links, now)
+                record = new_record(new, self._seq, due, added, now, history)
                 self.records[new.uuid] = record
                 records.append(record)
         self.enter(records)
@@ -144,6 +151,7 @@ class MemoryTables(MemoryCounterTables):
     # -- places
 
     def enter(self, records: Sequence[Record]) -> None:
+        waiting: list[Record] = []
         for record in records:
             state = record.state
             self.records[record.uuid] = record
@@ -155,12 +163,22 @@ class MemoryTables(MemoryCounterTables):
                 assert record.lane is not None
                 self.limits.parked_in(record.lane).push(record.rank, record)
             elif state == "waiting":
-                self.waiting.push(0, record)
-                if self.counters.add_waiting(record):
-                    self.notifications.wait_over = True
-            if state in ("scheduled", "waiting") or record.policy.expires is not None:
+                waiting.append(record)
+                continue
+            if state == "scheduled" or record.policy.expires is not None:
                 self._set_alarm(record)
+        if waiting:
+            self._enter_waiting(waiting)
         self.changes.entered += records
+
+    def _enter_waiting(self, records: Sequence[Record]) -> None:
+        self.waiting.push_many(0, records)
+        for wait, until, sharing in waits_of(records):
+            if self.counters.add_waiting(wait, sharing):
+                self.notifications.wait_over = True
+            if until is not None:
+                self.alarms.push_many(until, sharing)
+                self.notifications.alarmed.update(record.source for record in sharing)
 
     def _set_alarm(self, record: Record) -> None:
         alarm = alarm_of(record)
@@ -177,16 +195,20 @@ class MemoryTables(MemoryCounterTables):
             assert record.lane is not None
             self.limits.parked_in(record.lane).remove(record.rank, record)
         elif record.state == "waiting":
-            self.waiting.remove(0, record)
-            self.counters.remove_waiting(record)
+            self._leave_waiting([record])
+
+    def _leave_waiting(self, records: Sequence[Record]) -> None:
+        self.waiting.remove_many(0, records)
+        for wait, _, sharing in waits_of(records):
+            self.counters.remove_waiting(wait, sharing)
 
     def leave_waits(self, records: Sequence[Record]) -> None:
         for record in records:
             self.counts(record.source)["waiting"] -= 1
-            self.waiting.remove(0, record)
-            self.counters.remove_waiting(record)
-            if record.history.wait_until is not None:
-                self.alarms.remove(record.history.wait_until, record)
+        self._leave_waiting(records)
+        for _, until, sharing in waits_of(records):
+            if until is not None:
+                self.alarms.remove_many(until, sharing)
 
     def clear_alarm(self, record: Record) -> None:
         alarm = alarm_of(record)

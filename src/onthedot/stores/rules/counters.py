@@ -23,13 +23,17 @@ def end_waits(tables: TaskTables, limit: int) -> int:
     """Make tasks due whose counter has reached its value, at most `limit`; return how many waits were over."""
     reached = tables.pop_reached(limit)
     woken: list[tuple[Record, int]] = []
+    dues: dict[int, int | None] = {}  # by the id of a wait, which the tasks of a group share; None: it is not met
     for record, counter in reached:
         wait = record.wait
         assert wait is not None
-        if is_met(wait, counter):
-            woken.append((record, due_in(wait.delay, tables.now)))
-        else:
+        if id(wait) not in dues:
+            dues[id(wait)] = due_in(wait.delay, tables.now) if is_met(wait, counter) else None
+        due = dues[id(wait)]
+        if due is None:
             end_as_chore(tables, record, "upstream")
+        else:
+            woken.append((record, due))
     wake(tables, woken)
     tables.notifications.wait_over = len(reached) == limit
     return len(reached)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onthedot.stores.contract import ENDED, NO_HISTORY, Added, History, NewTask, Record
+from onthedot.stores.contract import ENDED, NO_HISTORY, Added, History, Links, NewTask, Record
 from onthedot.stores.rules.places import enter, leave, must_end, next_place
 from onthedot.stores.rules.records import wait_deadline
 from onthedot.stores.rules.task_tables import TaskTables
@@ -45,19 +45,17 @@ def _add_unique(tables: TaskTables, new: NewTask, unique: str) -> Added:
     return tables.insert([new])[0]
 
 
-def new_record(new: NewTask, seq: int, due: int, added: int, now: float) -> Record:
-    """A new task as a record, in its place."""
+def first_history(links: Links | None, now: float) -> History:
+    """The history of new tasks with these links; the tasks of a group share it."""
+    if links is None or links.waits is None:
+        return NO_HISTORY
+    return History(wait_until=wait_deadline(links.waits, now))
+
+
+def new_record(new: NewTask, seq: int, due: int, added: int, now: float, history: History) -> Record:
+    """A new task as a record, in its place. history: of its links."""
     links = new.links
-    if links is None:
-        return Record(
-            new.uuid, new.source, new.body, new.policy, new.lane, new.unique, due, seq, added,
-            next_place(due, new.lane, now), NO_HISTORY,
-        )  # fmt: skip
-    place = next_place(due, new.lane, now)
-    history = NO_HISTORY
-    if links.waits is not None:
-        place = "waiting"
-        history = History(wait_until=wait_deadline(links.waits, now))
+    place = next_place(due, new.lane, now) if links is None or links.waits is None else "waiting"
     return Record(
         new.uuid, new.source, new.body, new.policy, new.lane, new.unique, due, seq, added, place, history, links
     )  # fmt: skip

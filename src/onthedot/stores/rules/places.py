@@ -69,6 +69,7 @@ def arrive(tables: TaskTables, records: Sequence[Record]) -> None:
 def wake(tables: TaskTables, waits: Sequence[tuple[Record, int]]) -> None:
     """The waits of these tasks are over. Each is due at the time given with it, and not before its own."""
     woken: list[Record] = []
+    histories: dict[int, History] = {}  # by the id of the one before, which the tasks of a group may share
     now = tables.now
     tables.leave_waits([record for record, _ in waits])
     for record, after_delay in waits:
@@ -77,7 +78,10 @@ def wake(tables: TaskTables, waits: Sequence[tuple[Record, int]]) -> None:
         place = next_place(due, record.lane, now, capacity=capacity)
         if place == "ready" and record.lane is not None:
             count_admitted(tables.limits.lane(record.lane), record, +1)
-        woken.append(rescheduled(record, due, place, after_wait(record.history)))
+        history = histories.get(id(record.history))
+        if history is None:
+            history = histories[id(record.history)] = after_wait(record.history)
+        woken.append(rescheduled(record, due, place, history))
     tables.enter(woken)
 
 

@@ -21,6 +21,7 @@ from onthedot.stores.contract import (
     State,
     StoreIdentity,
     Verdict,
+    Wait,
 )
 from onthedot.stores.rules.limits import LimitTable
 from onthedot.stores.rules.notifications import Notifications
@@ -259,6 +260,24 @@ class TaskTables(Protocol):
 
     def drop_expired_keys(self) -> None: ...
     def drop_expired_results(self, limit: int) -> None: ...
+
+
+def waits_of(records: Sequence[Record]) -> list[tuple[Wait, int | None, list[Record]]]:
+    """Waiting tasks in runs that share a wait and its end by timeout, as those of a group do."""
+    runs: list[tuple[Wait, int | None, list[Record]]] = []
+    wait: Wait | None = None
+    until: int | None = None
+    sharing: list[Record] = []
+    for record in records:
+        own = record.wait
+        assert own is not None
+        if own is not wait or record.history.wait_until != until:
+            wait = own
+            until = record.history.wait_until
+            sharing = []
+            runs.append((wait, until, sharing))
+        sharing.append(record)
+    return runs
 
 
 def first_reached(records: Sequence[Record], counter: Callable[[str], Counter]) -> list[tuple[Record, Counter]]:

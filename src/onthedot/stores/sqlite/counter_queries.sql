@@ -37,10 +37,17 @@ DELETE FROM onthedot_dirty_counter WHERE (app, name) IN (
 );
 
 -- name: enter_waiting
-INSERT OR IGNORE INTO onthedot_waiting VALUES (?, ?, ?, ?);
+INSERT OR IGNORE INTO onthedot_waiting SELECT ?, ?, ?, value FROM json_each(?);
 
 -- name: leave_waiting
-DELETE FROM onthedot_waiting WHERE app = ? AND name = ? AND value = ? AND seq = ?;
+DELETE FROM onthedot_waiting
+WHERE app = ? AND name = ? AND value = ? AND seq IN (SELECT value FROM json_each(?));
+
+-- name: set_timeouts
+INSERT INTO onthedot_alarm SELECT ?, ?, value FROM json_each(?);
+
+-- name: clear_timeouts
+DELETE FROM onthedot_alarm WHERE app = ? AND at = ? AND seq IN (SELECT value FROM json_each(?));
 
 -- name: any_waiting
 SELECT 1 FROM onthedot_waiting WHERE app = ? AND name = ? AND value <= ? LIMIT 1;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onthedot.stores.contract import COUNTER_KEEP, MAX_SUBSCRIPTIONS, NO_COUNTER, Counter, NewSignal, Record
-from onthedot.stores.rules.task_tables import first_reached
+from onthedot.stores.rules.task_tables import first_reached, waits_of
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import TaskRow, json_list
 from onthedot.stores.sqlite.side_tables import SqliteSideTables
@@ -36,22 +36,26 @@ class SqliteCounterTables(SqliteSideTables):
 
     def enter_waiting(self, records: Sequence[Record]) -> None:
         """They wait from now on; a counter that has its value already is dirty."""
-        rows = self._wait_rows(records)
-        self.db.executemany(SQL["enter_waiting"], rows)
-        for name in {name for _, name, _, _ in rows}:
+        names: set[str] = set()
+        for wait, until, sharing in waits_of(records):
+            seqs = json_list([record.seq for record in sharing])
+            for name, value in wait.counters:
+                self._run(SQL["enter_waiting"], (self.app, name, value, seqs))
+                names.add(name)
+            if until is not None:
+                self._run(SQL["set_timeouts"], (self.app, until, seqs))
+                self.notifications.alarmed.update(record.source for record in sharing)
+        for name in names:
             self._mark_if_reached(name, self.counter(name).value)
 
-    def leave_waiting(self, records: Sequence[Record]) -> None:
-        self.db.executemany(SQL["leave_waiting"], self._wait_rows(records))
-
-    def _wait_rows(self, records: Sequence[Record]) -> list[tuple[int, str, int, int]]:
-        """One row per counter that a task waits for."""
-        rows: list[tuple[int, str, int, int]] = []
-        for record in records:
-            wait = record.wait
-            assert wait is not None
-            rows += [(self.app, name, value, record.seq) for name, value in wait.counters]
-        return rows
+    def leave_waiting(self, records: Sequence[Record], *, timed: bool) -> None:
+        """timed: their timeouts end, too."""
+        for wait, until, sharing in waits_of(records):
+            seqs = json_list([record.seq for record in sharing])
+            for name, value in wait.counters:
+                self._run(SQL["leave_waiting"], (self.app, name, value, seqs))
+            if timed and until is not None:
+                self._run(SQL["clear_timeouts"], (self.app, until, seqs))
 
     def pop_reached(self, limit: int) -> list[tuple[Record, Counter]]:
         found: dict[int, Record] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,6 +28,7 @@ from onthedot.stores.rules.records import with_history, with_state
 
 Row = tuple[Any, ...]
 _EXPECTED = tuple[tuple[tuple[str, ...], int], ...]
+_MAX_HISTORIES = 1000  # remembered; the tasks of a group share theirs
 TASK_COLUMNS = 11  # of a TaskRow, before those of its history
 
 
@@ -114,11 +116,16 @@ def _wait(row: TaskRow) -> Wait | None:
         raise UndecodableRow(row.seq) from None
 
 
+@lru_cache(_MAX_HISTORIES)
+def _first_history(wait_until: int) -> History:
+    return History(wait_until=wait_until)
+
+
 def to_record(row: TaskRow, source: str, now: float) -> Record:
     policy = row_policy(row)
     history = NO_HISTORY
     if row.reason is None and row.wait_until is not None and row.state == "waiting":
-        history = History(wait_until=row.wait_until)
+        history = _first_history(row.wait_until)
     elif row.reason is not None:
         result = None if row.result_until is not None and row.result_until <= now else row.result
         history = History(

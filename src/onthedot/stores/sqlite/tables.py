@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from onthedot.stores.contract import (
@@ -20,7 +20,7 @@ from onthedot.stores.contract import (
 )
 from onthedot.stores.links_json import links_text
 from onthedot.stores.policy_json import policy_text
-from onthedot.stores.rules.insert import new_record
+from onthedot.stores.rules.insert import first_history, new_record
 from onthedot.stores.rules.places import due_in
 from onthedot.stores.rules.records import alarm_of
 from onthedot.stores.rules.task_tables import LeasedRecord, SessionEntry
@@ -30,8 +30,6 @@ from onthedot.stores.sqlite.counter_tables import SqliteCounterTables
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, TaskRow, json_list, to_save
 from onthedot.stores.sqlite.settle import SettleBatch
-
-_WITH_ALARM = ("scheduled", "waiting")
 
 
 class SqliteTables(SqliteCounterTables):
@@ -65,10 +63,15 @@ class SqliteTables(SqliteCounterTables):
     def _new_records(self, tasks: Sequence[NewTask]) -> list[Record]:
         now = self.now
         added = int(now)
+        links: Links | None = None
+        history = NO_HISTORY
         records: list[Record] = []
         for seq, new in enumerate(tasks, self.seq + 1):
             due = added if new.at is None and new.after <= 0 else self.due_time(new)
-            records.append(new_record(new, seq, due, added, now))
+            if new.links is not links:
+                links = new.links
+                history = first_history(links, now)
+            records.append(new_record(new, seq, due, added, now, history))
         return records
 
     def _requests(self, records: Sequence[Record]) -> Iterator[Row]:
@@ -165,7 +168,8 @@ class SqliteTables(SqliteCounterTables):
                 parked.append((self.app, record.lane, record.rank, seq))
             elif state == "waiting":
                 waiting.append(record)
-            if state in _WITH_ALARM or record.policy.expires is not None:
+                continue
+            if state == "scheduled" or record.policy.expires is not None:
                 alarm = alarm_of(record)
                 if alarm is not None:
                     alarms.append((self.app, alarm, seq))
@@ -184,15 +188,12 @@ class SqliteTables(SqliteCounterTables):
         elif record.state == "parked":
             self._run(SQL["leave_parked"], (self.app, record.lane, record.rank, record.seq))
         elif record.state == "waiting":
-            self.leave_waiting([record])
+            self.leave_waiting([record], timed=False)
 
     def leave_waits(self, records: Sequence[Record]) -> None:
-        for record in records:
-            self.count(record.source, "waiting", -1)
-        self.leave_waiting(records)
-        timed = [record for record in records if record.history.wait_until is not None]
-        alarms = [(self.app, record.history.wait_until, record.seq) for record in timed]
-        self.db.executemany(SQL["clear_alarm"], alarms)
+        for source, number in Counter(record.source for record in records).items():
+            self.count(source, "waiting", -number)
+        self.leave_waiting(records, timed=True)
 
     def clear_alarm(self, record: Record) -> None:
         alarm = alarm_of(record)
