@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import repeat
 from struct import Struct
 from typing import Any, NamedTuple, TypeVar, cast
@@ -50,14 +51,14 @@ def or_none(value: Any) -> Any:
     return value
 
 
-class _Head(msgspec.Struct, array_like=True, gc=False):
+class _Head(msgspec.Struct, array_like=True, frozen=True, gc=False):
     policy: str
     lane: str | None = None
     unique: str | None = None
     links: msgspec.Raw = _NO_LINKS
 
 
-class _HistoryHead(msgspec.Struct, array_like=True, gc=False):
+class _HistoryHead(msgspec.Struct, array_like=True, frozen=True, gc=False):
     state: State | None  # None: its place decides
     due: int | None  # None: unchanged
     reason: Reason
@@ -91,9 +92,10 @@ class TaskGroup(msgspec.Struct, array_like=True):
     links: PackedLinks | None = None
 
 
+_MAX_HEADS = 1000  # remembered: the tasks of a group have equal ones, and the ends of a turn
 UNREADABLE = (struct.error, LookupError, ValueError, TypeError, msgspec.MsgspecError)  # of a damaged record
-_decode_head = msgspec.msgpack.Decoder(_Head).decode
-_decode_history_head = msgspec.msgpack.Decoder(_HistoryHead).decode
+_decode_head = lru_cache(_MAX_HEADS)(msgspec.msgpack.Decoder(_Head).decode)
+_decode_history_head = lru_cache(_MAX_HEADS)(msgspec.msgpack.Decoder(_HistoryHead).decode)
 
 
 def group_tasks(tasks: Iterable[NewTask], policies: dict[str, str]) -> list[TaskGroup]:

@@ -40,11 +40,16 @@ local function find_reached(names) -- seqs in order; counter → those that it h
 end
 
 local function shapes_of_waits(seqs) -- record and seqs each: tasks of equal heads and histories, as in settle.lua; and damaged records
-  local tasks, histories, shapes, by_key, damaged = read_fields(TASK, seqs), read_fields(HISTORY, seqs), {}, {}, {}
+  local tasks, histories, shapes, by_head, damaged = read_fields(TASK, seqs), read_fields(HISTORY, seqs), {}, {}, {}
   for i, seq in ipairs(seqs) do
     local task, history = tasks[i], histories[i] or ''
-    local key = task and #task >= 16 and task:sub(15, 16 + struct.unpack('>I2', task, 15)) .. history
-    local shape = by_key[key]
+    local head = task and #task >= 16 and task:sub(15, 16 + struct.unpack('>I2', task, 15))
+    local by_history = by_head[head]
+    if not by_history then
+      by_history = {}
+      by_head[head] = by_history
+    end
+    local shape = by_history[history]
     if shape then
       shape.seqs[#shape.seqs + 1] = seq
     elseif task then
@@ -54,11 +59,18 @@ local function shapes_of_waits(seqs) -- record and seqs each: tasks of equal hea
       elseif r.wait then
         shape = {record = r, seqs = {seq}}
         shapes[#shapes + 1] = shape
-        if not r.lane then by_key[key] = shape end -- a lane admits its tasks one by one
+        if not r.lane then by_history[history] = shape end -- a lane admits its tasks one by one
       end
     end
   end
   return shapes, damaged
+end
+
+local function append_all(lists, key, seqs)
+  local list = lists[key] or {}
+  local number = #list
+  for i = 1, #seqs do list[number + i] = seqs[i] end
+  lists[key] = list
 end
 
 local function remove_waiters(shapes, by_name)
@@ -68,12 +80,12 @@ local function remove_waiters(shapes, by_name)
     local bucket, counters = r.wait_until and bucket_of(r.wait_until), r.wait.counters
     count(r.source, 'waiting', -#seqs)
     call_in_parts('ZREM', P .. 'waiting', seqs)
-    for i = 1, #seqs do
-      if bucket then append(timeouts, bucket, seqs[i]) end
-      for j = 1, #counters > 1 and #counters or 0 do append(others, counters[j][1], seqs[i]) end
-    end
+    if bucket then append_all(timeouts, bucket, seqs) end
+    for j = 1, #counters > 1 and #counters or 0 do append_all(others, counters[j][1], seqs) end
   end
-  for name, seqs in pairs(by_name) do call_in_parts('ZREM', WAITERS .. name, seqs) end
+  for name, seqs in pairs(by_name) do -- those with the least values, see find_reached
+    if #seqs > 0 then call('ZREMRANGEBYRANK', WAITERS .. name, 0, #seqs - 1) end
+  end
   for name, seqs in pairs(others) do call_in_parts('ZREM', WAITERS .. name, seqs) end
   for name, seqs in pairs(timeouts) do
     call_in_parts('ZREM', BUCKET .. name, seqs)
