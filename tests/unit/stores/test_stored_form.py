@@ -14,7 +14,7 @@ DIGESTS = {
     "sqlite 3": "e9b6a9f15c3f",
     "sqlite 4": "87ad23cb9a53",
     "postgres 3": "b4a5b5e8ef3d",
-    "postgres 4": "a265810a772e",
+    "postgres 4": "aa5cf06dbb24",
 }
 
 

@@ -18,10 +18,11 @@ DECLARE
     _waiting bigint[];
 BEGIN
     WITH given AS (
-        SELECT nextval('seq') AS seq, g.* FROM json_to_recordset(_tasks) AS g (
+        SELECT nextval('seq') AS seq, g.*, l.flow, l.increments, l.waits FROM json_to_recordset(_tasks) AS g (
             uuid text, source text, lane text, unique_key text, at bigint, after double precision, boost bigint,
             cost double precision, expires bigint, max_crashes integer, unique_for bigint, reply_to text, policy text,
             body text, links json)
+        LEFT JOIN LATERAL json_to_record(g.links) AS l (flow text, increments text[], waits json) ON g.links IS NOT NULL
         WHERE (SELECT t.seq FROM task AS t WHERE t.app = _app AND t.uuid = g.uuid) IS NULL
             AND (NOT (SELECT EXISTS (SELECT FROM recent_uuid AS r WHERE r.until > _now)) OR (
                 SELECT r.until FROM recent_uuid AS r WHERE r.app = _app AND r.uuid = g.uuid AND r.until > _now) IS NULL)
@@ -34,10 +35,7 @@ BEGIN
         )
         SELECT seq, _app, uuid, source, lane, unique_key, coalesce(at, due_v1(coalesce(after, 0), _now)), floor(_now),
             coalesce(boost, 0), coalesce(cost, 1), expires, coalesce(max_crashes, 3), unique_for, reply_to,
-            coalesce(policy, '{}'), decode(body, 'base64'), links, links ->> 'flow',
-            CASE WHEN links -> 'increments' IS NOT NULL
-                THEN ARRAY(SELECT json_array_elements_text(links -> 'increments')) END,
-            wait_deadline_v1(links -> 'waits', _now)
+            coalesce(policy, '{}'), decode(body, 'base64'), links, flow, increments, wait_deadline_v1(waits, _now)
         FROM given ON CONFLICT (uuid, app) DO NOTHING
         RETURNING seq, uuid, source, lane, due, boost, cost, expires, max_crashes, wait_until,
             links -> 'waits' IS NOT NULL AS has_wait

@@ -7,10 +7,11 @@ CREATE FUNCTION awaited_v1(_wait json) RETURNS TABLE (name text, value bigint, n
     FROM json_array_elements(_wait -> 'counters') WITH ORDINALITY AS c
 $$;
 
--- name: current_wait_v1
--- The condition that a waiting task waits for: of its last run, or of its links.
-CREATE FUNCTION current_wait_v1(_wait json, _links json) RETURNS json LANGUAGE sql IMMUTABLE AS $$
-    SELECT coalesce(_wait, _links -> 'waits')
+-- name: condition_v1
+-- The wait that a text describes: a wait, or links with one. The tasks of a group have the same text, so that only one
+-- of them need be read.
+CREATE FUNCTION condition_v1(_text text) RETURNS json LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(_text::json -> 'waits', _text::json)
 $$;
 
 -- name: wait_deadline_v1
@@ -29,10 +30,10 @@ DECLARE
 BEGIN
     WITH waiting AS MATERIALIZED (
         SELECT s.seq, t.wait FROM unnest(_seqs) AS s (seq) CROSS JOIN LATERAL (
-            SELECT current_wait_v1(wait, links)::text AS wait FROM task WHERE seq = s.seq OFFSET 0) AS t
-    ), awaited AS MATERIALIZED (  -- the tasks of a group have the same wait
+            SELECT coalesce(wait, links)::text AS wait FROM task WHERE seq = s.seq OFFSET 0) AS t
+    ), awaited AS MATERIALIZED (
         SELECT DISTINCT w.wait, a.name, a.value FROM (SELECT DISTINCT wait FROM waiting) AS w
-        CROSS JOIN LATERAL awaited_v1(w.wait::json) AS a
+        CROSS JOIN LATERAL awaited_v1(condition_v1(w.wait)) AS a
     ), begun AS (
         INSERT INTO waiter SELECT _app, a.name, a.value, w.seq FROM waiting AS w JOIN awaited AS a ON a.wait = w.wait
         RETURNING name
@@ -53,17 +54,19 @@ CREATE FUNCTION judge_waits_v1(
 ) LANGUAGE plpgsql AS $$
 BEGIN
     WITH waiting AS MATERIALIZED (
-        SELECT t.seq, t.due, current_wait_v1(t.wait, t.links)::text AS wait FROM unnest(_reached) AS r (seq)
+        SELECT t.seq, t.due, coalesce(t.wait, t.links)::text AS wait FROM unnest(_reached) AS r (seq)
         CROSS JOIN LATERAL (SELECT seq FROM place WHERE seq = r.seq AND kind = 'w' FOR UPDATE SKIP LOCKED) AS p
         CROSS JOIN LATERAL (SELECT seq, due, wait, links FROM task WHERE seq = p.seq
             FOR NO KEY UPDATE SKIP LOCKED) AS t
-    ), judged AS MATERIALIZED (  -- the tasks of a group have the same wait
-        SELECT w.wait, due_v1(coalesce((w.wait::json ->> 'delay')::double precision, 0), _now) AS earliest,
-            CASE w.wait::json ->> 'requires' WHEN 'success' THEN first.failed = 0 WHEN 'failure' THEN first.failed > 0
+    ), judged AS MATERIALIZED (
+        SELECT w.wait, due_v1(coalesce((w.condition ->> 'delay')::double precision, 0), _now) AS earliest,
+            CASE w.condition ->> 'requires' WHEN 'success' THEN first.failed = 0 WHEN 'failure' THEN first.failed > 0
                 ELSE true END AS is_met
-        FROM (SELECT DISTINCT wait FROM waiting) AS w
+        FROM (
+            SELECT one.wait, condition_v1(one.wait) AS condition FROM (SELECT DISTINCT wait FROM waiting) AS one OFFSET 0
+        ) AS w
         CROSS JOIN LATERAL (
-            SELECT coalesce(c.failed, 0) AS failed FROM awaited_v1(w.wait::json) AS a
+            SELECT coalesce(c.failed, 0) AS failed FROM awaited_v1(w.condition) AS a
             LEFT JOIN LATERAL (SELECT value, failed FROM counter WHERE app = _app AND name = a.name OFFSET 0) AS c
                 ON true
             WHERE coalesce(c.value, 0) >= a.value ORDER BY a.nth LIMIT 1
