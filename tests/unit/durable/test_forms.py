@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from onthedot import App, Retry, TaskContext, TaskFailed, current_task
+from onthedot import App, Retry, TaskContext, TaskFailed, current_task, group
 from onthedot.executors.processes import fork_server
 from onthedot.testing import TestApp
+from tests.support.waits import SOON, until
+from tests.unit.durable.child_tasks import Tasks, has
+from tests.unit.durable.stores import on_each_store
 
 VERBS: dict[str, tuple[Any, ...]] = {
     "step": ("charge", list), "sleep": (1,), "wait_for": ("approved",), "wait_any": ("paid", "refused"),
@@ -110,6 +114,49 @@ def test_sync_task_steps_sleeps_and_waits_as_its_async_twin() -> None:
         test.sync.run_until_idle()
         assert handle.result() == [7, {"by": "ann"}, "lost", 3]
     assert calls == ["charge"]
+
+
+@on_each_store
+async def test_sync_task_and_its_async_twin_agree_on_each_store(app: App) -> None:
+    """Both step, sleep, wait and run a child; their answers tell which run each of them ended in."""
+    charges: list[str] = []
+    tasks = Tasks(app)
+
+    def charge(name: str) -> str:
+        charges.append(name)
+        return f"receipt of {name}"
+
+    @app.task
+    def plain() -> list[Any]:
+        sync = current_task().sync
+        paid = sync.step("charge", charge, "plain")
+        began = sync.step("begin", time.time)
+        sync.sleep(0.2)
+        slept = sync.step("wake", time.time) - began
+        approved = sync.wait_for("approved", timeout=60, type=dict[str, str])
+        total = sync.run(group(tasks.double.s(number) for number in range(4)) | tasks.total)
+        return [paid, slept >= 0.2, approved, total, current_task().attempt]
+
+    @app.task
+    async def twin() -> list[Any]:
+        ctx = current_task()
+        paid = await ctx.step("charge", charge, "twin")
+        began = await ctx.step("begin", time.time)
+        await ctx.sleep(0.2)
+        slept = await ctx.step("wake", time.time) - began
+        approved = await ctx.wait_for("approved", timeout=60, type=dict[str, str])
+        total = await ctx.run(group(tasks.double.s(number) for number in range(4)) | tasks.total)
+        return [paid, slept >= 0.2, approved, total, ctx.attempt]
+
+    async with app.running():
+        handles = [await task.enqueue() for task in (plain, twin)]
+        for source in ("plain", "twin"):
+            await until(lambda source=source: has(app, source, "waiting", 1))
+        assert sorted(charges) == ["plain", "twin"]
+        assert await app.signal("approved", {"by": "ann"})
+        found = [await handle.result(SOON) for handle in handles]
+    assert found == [[f"receipt of {name}", True, {"by": "ann"}, 12, 1] for name in ("plain", "twin")]
+    assert sorted(charges) == ["plain", "twin"], "a saved step does not run again when its task goes on"
 
 
 def test_durable_verbs_need_a_running_task() -> None:

@@ -15,7 +15,7 @@ from onthedot import App, ArgumentError, Signal, StoreFull, TaskFailed, current_
 from onthedot.testing import TestApp
 from tests.support.app_stores import AppStore
 from tests.support.waits import SOON, until
-from tests.unit.durable.stores import on_each_store
+from tests.unit.durable.stores import on_each_shared_store, on_each_store
 
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -183,8 +183,12 @@ print(App(sys.argv[1], store=sys.argv[2]).sync.signal("approved", {"by": "ann"},
 """
 
 
-@pytest.mark.once
-@pytest.mark.parametrize("app_store", ["sqlite"], indirect=True)
+async def send_from_another_process(app_store: AppStore) -> bytes:
+    command = [sys.executable, "-c", SENDER, app_store.name, app_store.url]
+    return await asyncio.to_thread(subprocess.check_output, command, timeout=SOON)
+
+
+@on_each_shared_store
 async def test_another_process_signals(app: App, app_store: AppStore) -> None:
     @app.task
     async def order() -> Approval:
@@ -193,10 +197,28 @@ async def test_another_process_signals(app: App, app_store: AppStore) -> None:
     async with app.running():
         handle = await order.enqueue()
         await waits(handle)
-        command = [sys.executable, "-c", SENDER, app_store.name, app_store.url]
-        printed = [await asyncio.to_thread(subprocess.check_output, command, timeout=SOON) for _ in range(2)]
+        assert await send_from_another_process(app_store) == b"True\n"
+        assert await handle.result(SOON) == Approval("ann")
+        assert await send_from_another_process(app_store) == b"False\n", "the id is kept after it was taken"
+
+
+@on_each_shared_store
+async def test_signal_of_another_process_before_the_wait_is_taken_at_once(app: App, app_store: AppStore) -> None:
+    """The sender has ended before the task is added."""
+
+    @app.task
+    async def order() -> list[str]:
+        ctx = current_task()
+        first = await ctx.wait_for("approved", timeout=0, type=Approval)
+        try:
+            return [first.by, await ctx.wait_for("approved", timeout=0)]
+        except TimeoutError:
+            return [first.by, "no second one"]
+
+    async with app.running():
+        printed = [await send_from_another_process(app_store) for _ in range(2)]
         assert printed == [b"True\n", b"False\n"]
-        assert await handle.result(10) == Approval("ann")
+        assert await (await order.enqueue()).result(SOON) == ["ann", "no second one"]
 
 
 @on_each_store
