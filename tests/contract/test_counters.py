@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from onthedot.clock.manual import ManualClock
-from onthedot.stores.contract import COUNTER_KEEP, Counter, Links, Store, Wait
+from onthedot.stores.contract import BATCH, COUNTER_KEEP, Counter, Links, Store, Wait
 from tests.contract.steps import Worker, add, look, member, names, state, states, task, value, waiting
+from tests.faults import LONG, scaled
 
 MINUTE = 60_000
 
@@ -114,18 +115,25 @@ async def test_spawned_members_are_stored_with_their_links(store: Store, worker:
     assert await worker.runs(outcomes=[worker.done(child.uuid)]) == [callback.uuid]
 
 
+@pytest.mark.long
+@pytest.mark.timeout(1200 if LONG else 180)
 async def test_many_sessions_increment_one_counter(store: Store) -> None:
-    workers = [Worker(store, f"w{number}") for number in range(4)]
+    """In the long form eight sessions, and 10,000 increments for each of them."""
+    workers = [Worker(store, f"w{number}") for number in range(scaled(4, 8))]
+    size = len(workers) * scaled(50, 10_000)
+    page = scaled(5, 500)  # tasks that a session claims at once
     for worker in workers:
         await worker.heartbeat()
-    await add(store, *(member("f") for _ in range(200)), waiting(("f", 200), source="b"))
+    for start in range(0, size, BATCH):
+        await add(store, *(member("f") for _ in range(min(BATCH, size - start))))
+    await add(store, waiting(("f", size), source="b"))
 
     async def work(worker: Worker) -> None:
-        while uuids := await worker.runs("a", total=5):
+        while uuids := await worker.runs("a", total=page):
             await worker.settle(*map(worker.done, uuids))
 
     await asyncio.gather(*map(work, workers))
-    assert await value(store, "f") == (200, 0)
+    assert await value(store, "f") == (size, 0)
     claims = [await worker.runs("b") for worker in workers]
     assert sum(map(len, claims)) == 1
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from onthedot import App
+from onthedot import App, group
 from onthedot.cli import main
 from tests.support.services import valkey
+from tests.support.waits import SOON, wait_until
+from tests.unit.batches.name_tasks import NameTasks
 from tests.unit.cli.conftest import empty_server
 
 
@@ -105,3 +107,40 @@ def test_server_that_is_not_reached_is_exit_code_3(gone: str, folder: Path) -> N
     assert result.exit_code == 3, result.output
     assert "127.0.0.1:1" in result.stderr
     assert "is it running" in result.stderr
+
+
+def test_flows_batches_and_signals_are_read_with_the_url_alone(url: str, do: Do) -> None:
+    """The command has no app: neither the functions nor the types of the tasks are known to it."""
+    app = App("shop", store=url)
+    names = NameTasks(app)
+
+    @app.task
+    async def price(item: int) -> int:
+        if item == 2:
+            raise ValueError("no price")
+        return item * 10
+
+    @app.task
+    async def total(prices: list[int]) -> int:
+        return sum(prices)
+
+    with app.background():
+        flow = (group(price.s(item) for item in range(4)) | total).delay()
+        batch = app.sync.batch(names.names, count=5, type="character_name")
+        assert len(batch.all(SOON).items) == 5
+        wait_until(lambda: flow.progress().done == 5)
+        wait_until(lambda: app.handle(batch.id).done())
+        assert app.sync.signal("approved", {"by": "ann"}, id="evt-1")
+    app.shutdown()
+    shown = do("flow", "show", flow.uuid, "--tasks")
+    assert "progress   5 of 5 ended, 2 of them without success\n" in shown
+    assert "└─ price × 4: 1 failed, 3 succeeded" in shown
+    assert "ValueError: no price" in shown
+    (listed,) = json.loads(do("batch", "list", "--json"))["batches"]
+    assert (listed["id"], listed["type"], listed["state"]) == (batch.id, "character_name", "succeeded")
+    parts = json.loads(do("batch", "show", batch.id, "--json"))["batch"]["parts"]
+    assert [(part["number"], part["items"], part["error"]) for part in parts] == [(1, 5, "")]
+    assert "5 of 5" in do("batch", "show", batch.id)
+    (kept,) = json.loads(do("signal", "list", "approved", "--json"))["signals"]
+    assert (kept["id"], kept["payload"]) == ("evt-1", {"by": "ann"})
+    assert "evt-1" in do("signal", "list", "approved")

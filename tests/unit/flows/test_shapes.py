@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from onthedot import App, TaskState, current_task, group
-from onthedot.flows.graph import build_graph
+from onthedot.flows.graph import build_graph, results_in
 from tests.support.waits import SOON
 
 
@@ -81,6 +81,20 @@ def test_group_of_any_size_passes_a_list_in_order(app: App, tasks: Tasks, count:
     with app.background():
         flow = group(tasks.increment.s(number) for number in range(count)) | reverse
         assert flow.delay().result(timeout=SOON) == list(range(count, 0, -1))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_group_of_no_one_and_two_members_is_the_same_graph(app: App, tasks: Tasks, count: int) -> None:
+    """No join is added and none is left out: the last task follows exactly the members, and keeps its argument."""
+    members = group(tasks.increment.s(number) for number in range(count))
+    last = members | tasks.total
+    graph = build_graph(last, max_flow=10)
+    assert [member.call for member in graph.members] == list(members.members)
+    assert [(member.number, member.predecessors) for member in graph.members] == [(n, ()) for n in range(count)]
+    assert (graph.last.call, graph.last.predecessors) == (last, tuple(range(count)))
+    assert [result.call for result in results_in(graph.last.call)] == [members]
+    assert (graph.joined, graph.handlers) == (frozenset(), [])
+    assert not any(member.is_join or member.collects or member.stops for member in (*graph.members, graph.last))
 
 
 def test_groups_nest(app: App, tasks: Tasks) -> None:

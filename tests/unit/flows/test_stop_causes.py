@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
@@ -10,9 +11,10 @@ from onthedot import App, Call, TaskCancelled, TaskFailed, group
 from onthedot.client.client import StoreClient
 from onthedot.stores.contract import ClaimRequest, SlotPool
 from tests.support.app_stores import AppStore
-from tests.support.waits import SOON, wait_until
+from tests.support.waits import LONG, SOON, wait_until
 
 OTHERS = 5
+PROMISED = 1.0  # seconds
 
 
 async def _die_with_a_task(client: StoreClient, name: str) -> int:
@@ -56,3 +58,40 @@ def test_member_that_never_succeeds_stops_the_flow(app: App, flow_store: AppStor
     assert len(stopped) == OTHERS, [(info.source, info.state.value, info.reason) for info in infos]
     assert {info.state for info in infos if info.source == "count"} == {"cancelled"}
     assert {info.started_at for info in stopped} == {None}
+
+
+@pytest.mark.timed
+def test_members_that_have_not_started_are_cancelled_within_a_second(flow_store: AppStore) -> None:
+    """One of eighty members fails. Half of the others are not due yet, and the rest has one slot."""
+    app = App(flow_store.name, store=flow_store.url, concurrency=1, poll_interval=60, stop_timeout=0)
+
+    @app.task
+    async def fail() -> int:
+        raise ValueError("no price")
+
+    @app.task
+    async def hang(number: int) -> int:
+        await asyncio.sleep(LONG)
+        return number
+
+    @app.task
+    async def count(numbers: list[int]) -> int:
+        return len(numbers)
+
+    later = [hang.options(after=3600).s(number) for number in range(39)]
+    due = [hang.s(number) for number in range(40)]
+    try:
+        with app.background():
+            handle = (group([fail.s(), *later, *due], on_error="stop") | count).delay()
+            with pytest.raises(TaskFailed, match="no price"):
+                handle.result(timeout=SOON)
+            wait_until(lambda: len(app.sync.find(source="hang", state="cancelled")) >= len(later) + len(due) - 1)
+            infos = list(handle.tasks())  # one page
+    finally:
+        app.shutdown()
+    (failed_at,) = [info.ended_at for info in infos if info.source == "fail" and info.ended_at]
+    stopped_at = [info.ended_at for info in infos if info.source == "hang" and not info.started_at and info.ended_at]
+    assert len(stopped_at) >= len(later) + len(due) - 1
+    took = (max(stopped_at) - failed_at).total_seconds()
+    print(f"\n{flow_store.url.partition(':')[0]}: the last of {len(stopped_at)} {took * 1e3:.0f} ms after the failure")
+    assert took < PROMISED
