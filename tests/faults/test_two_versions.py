@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from onthedot import StoreRefused
 from tests.faults import LONG, scaled, task_app
 from tests.faults.run_log import RunLog
 from tests.faults.server_stores import ServerStore
@@ -28,9 +29,11 @@ from tests.support.previous_tree import (
     layout,
     previous_revision,
     previous_tree,
+    revision_before_flows,
     revision_before_the_schema,
 )
 from tests.support.services.programs import Missing, give_up
+from tests.support.waits import SOON
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(1200 if LONG else 180)]
 
@@ -142,3 +145,37 @@ def test_workers_of_the_schema_before_continue_during_an_upgrade(
         late = older.start()
         assert late.wait(30) != 0, "a process that starts must know the schema"
     assert "upgrade onthedot" in older.log.read_text()
+
+
+@pytest.mark.parametrize("server_store", ["redis"], indirect=True)
+def test_flow_is_refused_while_a_worker_of_a_version_without_flows_is_alive(
+    server_store: ServerStore, run_log: RunLog, run_log_path: Path, tmp_path: Path
+) -> None:
+    """It would end members without incrementing a counter. Plain tasks run in it; the flow is added after its end.
+
+    On Redis alone: this version refuses a SQLite file and a database whose schema is that old. A forged session stands
+    for such a worker in tests/unit/flows/test_refusals.py, on all stores.
+    """
+    try:
+        older_source = previous_tree(tmp_path, revision_before_flows())
+    except Missing as missing:
+        give_up(missing)
+    url = server_store.url(LEASE)
+    uuids = add(url, run_log_path, older_source, 20)
+    with (
+        task_app.app.override(store=url),
+        worker_processes(url, run_log_path, 1, source=older_source) as older,
+        worker_processes(url, run_log_path, 0, source=SOURCE) as newer,
+    ):
+        wait_for(lambda: any(entry.event == "end" for entry in run_log.entries()), SOON)
+        flow = task_app.work.s(7) | task_app.work
+        with pytest.raises(StoreRefused) as refused:
+            flow.delay()
+        assert f"(pid {older.workers[0].pid}, version " in str(refused.value)
+        assert "does not know flows" in str(refused.value)
+        uuids |= add(url, run_log_path, SOURCE, 20)
+        wait_for_progress(done, len(uuids))
+        check_runs(f"version without flows, {server_store.name}", uuids, run_log)
+        restart_with(older, newer)
+        wait_for(lambda: sessions() == 1, SOON)
+        assert flow.delay().result(SOON) == 7

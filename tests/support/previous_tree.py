@@ -62,6 +62,15 @@ def revision_before_the_schema(store: str) -> str:
     return found
 
 
+def revision_before_flows() -> str:
+    """The last revision whose workers do not increment the counters of flows."""
+    file = "src/onthedot/stores/contract/sessions.py"
+    found = _git("log", "-1", "-G^SESSION_FORMAT = ", "--format=%H~1", "--", file)
+    if not found:
+        raise Missing("no revision without flows in the history of this tree")
+    return found
+
+
 def _git(*arguments: str) -> str:
     """Without a repository: empty."""
     command = ["git", "-C", str(ROOT), *arguments]
