@@ -10,7 +10,7 @@ import random
 import signal
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,10 +19,9 @@ import pytest
 
 from onthedot import App
 from onthedot.events import Event, Events
-from onthedot.stores.capabilities import Outbox
 from tests.faults import LONG, scaled
-from tests.faults.events.relay_processes import APP, RelayProcess, RelayProcesses, RelayReport, Sent, read_topic
-from tests.support.services.kafka import KafkaService
+from tests.faults.events.conftest import LEASE, Place
+from tests.faults.events.relay_processes import APP, RelayProcess, RelayProcesses, RelayReport
 from tests.support.waits import until
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(900 if LONG else 240)]
@@ -31,61 +30,12 @@ EVENTS = scaled(300, 5_000)
 KEYS = scaled(20, 200)
 KILLS = scaled(2, 20)
 WRITERS = scaled(5, 20)
-LEASE = 5 if LONG else 1  # seconds, of a relay; 5 is the default
 PACE = 0.1  # seconds between two events of a writer, at most
 LATE = 0.3  # seconds for which a transaction stays open, at most
 SEEDS = range(scaled(1, 3))
 PLACES = [("sqlite", "store"), ("postgres", "kafka")]
 if LONG:
     PLACES += [("postgres", "store"), ("sqlite", "kafka")]
-
-
-class Place(NamedTuple):
-    """Where events are kept and sent. database: the URL of the store for other programs."""
-
-    name: str
-    store: str
-    database: str
-    bus: str
-    topic: str
-    read: Callable[[App[Any]], Awaitable[list[Sent]]]
-
-
-@pytest.fixture
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """The parameter names the store and the bus."""
-    store, bus = request.param
-    name = f"{store}, {bus}"
-    address = "store"
-    topic = "shop.order.events"
-    read = read_log
-    if bus == "kafka":
-        kafka: KafkaService = request.getfixturevalue("kafka")
-        address = f"kafka://{kafka.address}"
-        topic = kafka.topic(4)
-
-        async def read(_: App[Any]) -> list[Sent]:
-            return await read_topic(kafka.address, topic)
-
-    if store == "sqlite":
-        url = f"sqlite:///{tmp_path}/shop.db"
-        yield Place(name, url, url, address, topic, read)
-        return
-    with request.getfixturevalue("postgres").database() as database:
-        yield Place(name, f"{database}?lease={LEASE}", database, address, topic, read)
-
-
-async def read_log(app: App[Any]) -> list[Sent]:
-    """By position: it has no copies, since a position is given once."""
-    store = app.runtime.store
-    assert isinstance(store, Outbox)
-    found = []
-    after = 0
-    while page := await store.find_events({}, after, 1000):
-        found += [stored for stored in page if stored.position is not None]
-        after = page[-1].seq
-    found.sort(key=lambda stored: (stored.event.bucket, stored.position or 0))
-    return [Sent(stored.event.key, int(stored.event.payload or b"-1"), stored.event.id) for stored in found]
 
 
 class Writers:
