@@ -95,23 +95,36 @@ class Throttled(Exception):
 
 @pytest.mark.long
 @pytest.mark.timed
-async def test_throttled_calls_wait_as_announced_and_none_is_lost(system: EventSystem) -> None:
+@pytest.mark.parametrize("concurrency", [1, 5])
+async def test_throttled_calls_wait_as_announced_and_none_is_lost(system: EventSystem, concurrency: int) -> None:
+    """With several at once, others are in flight when the first 429 comes."""
     app = system.app()
     count = scaled(40, 100)
     seeded = random.Random(7)
     calls: list[float] = []
     announced: list[float] = []
     retried: Counter[str] = Counter()
+    running: set[str] = set()
+    beside: list[int] = []  # per 429: other calls in flight
     done: set[str] = set()
 
-    @app.agent("worldbuilder", consumes=(REQUESTED,), ordered=False, concurrency=1)
+    @app.agent("worldbuilder", consumes=(REQUESTED,), ordered=False, concurrency=concurrency)
     async def worldbuilder(event: Event[Request]) -> None:
         calls.append(time.monotonic())
-        if seeded.random() < 0.05:
-            retried[event.id] += 1
-            announced.append(time.monotonic())
-            raise Throttled(1)
-        done.add(event.id)
+        is_throttled = seeded.random() < 0.05
+        running.add(event.id)
+        try:
+            await asyncio.sleep(0.01)
+            if is_throttled:
+                if concurrency > 1 and not announced:
+                    await until(lambda: len(running) > 1)
+                retried[event.id] += 1
+                beside.append(len(running) - 1)
+                announced.append(time.monotonic())
+                raise Throttled(1)
+            done.add(event.id)
+        finally:
+            running.remove(event.id)
 
     async with app.running():
         await app.publish(*(system.request(number) for number in range(count)))
@@ -119,6 +132,7 @@ async def test_throttled_calls_wait_as_announced_and_none_is_lost(system: EventS
         await system.committed(app, "worldbuilder")
         assert await app.operations.failures() == []
     assert announced, "the seed has some"
+    assert (max(beside) > 0) == (concurrency > 1)
     for moment in announced:
         assert not [call for call in calls if moment < call < moment + 1], "no call in the announced second"
     assert len(retried.keys() & done) / len(retried) > 0.95
