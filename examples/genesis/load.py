@@ -30,6 +30,8 @@ TYPES = ("character_name", "location_name", "item")
 PART = "genesis.detail_batch"
 REQUESTS = "genesis.requests"  # the topic
 PATIENCE = 60  # seconds for a batch; far more than the goals
+CALLS = 200  # of the store, per page of the change feed
+ALL = 100_000  # more transitions than these calls have
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "genesis.md"
 
 
@@ -130,7 +132,7 @@ class Load:
     async def _read_changes(self, cursor: str) -> None:
         """The step that stores a request is the one that lets its part wait."""
         figures = self.figures
-        while (page := await self.app.runtime.store.changes(cursor, 1000)).entries:
+        while (page := await self.app.runtime.store.changes(cursor, CALLS, resolve=ALL)).entries:
             cursor = page.cursor
             for each in (each for entry in page.entries for each in entry.transitions):
                 if each.state == "waiting" and each.uuid in figures.started:
