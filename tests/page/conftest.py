@@ -55,9 +55,11 @@ class Shop:
         return f"http://127.0.0.1:{self.port}"
 
     @contextmanager
-    def worker(self) -> Iterator[None]:
-        with self._process("worker", "--stop-timeout", "0", str(self.program), until="ready"):
-            yield
+    def worker(self, *options: str, program: Path | None = None) -> Iterator[int]:
+        """Yields the pid of its supervisor. program: with an app of the same name, instead of that of the shop."""
+        path = str(program or self.program)
+        with self._process("worker", "--stop-timeout", "0", *options, path, until="ready") as pid:
+            yield pid
 
     @contextmanager
     def page(self) -> Iterator[int]:

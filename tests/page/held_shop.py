@@ -115,6 +115,19 @@ async def misspell(gate: str) -> str:
     return (await app.named("mak").enqueue(number=1)).uuid
 
 
+async def add_unknown(gate: str) -> str:
+    """Only `archive_shop` knows it."""
+    return (await app.named("archive").enqueue(number=1)).uuid
+
+
+async def run_until(gate: str) -> str:
+    return (await load.enqueue(gate)).uuid
+
+
+async def make_one(gate: str) -> str:
+    return (await make.enqueue(1)).uuid
+
+
 async def fail_before(gate: str) -> str:
     return (await (group([fail.s()]) | total).enqueue()).uuid
 

@@ -25,6 +25,8 @@ import { useView } from "../view.ts";
 const ENDED = ["succeeded", "failed", "cancelled"];
 /** Milliseconds: what holds a task back can end without a change of the task. */
 const EXPLAIN_EVERY = 500;
+/** And the worker of a running one can die; nothing changes the task before another worker takes it. */
+const RUNNING_EVERY = 2000;
 
 export function TaskPage() {
   const { id } = router.location.value;
@@ -38,14 +40,14 @@ function TaskView({ uuid }: { uuid: string }) {
   });
   const [action, setAction] = useState<TaskAction | null>(null);
   const found = data.value;
-  const isHeldBack = found !== null && found.state !== "running" && !ENDED.includes(found.state);
+  const every = found === null ? 0 : explainEvery(found);
   useEffect(() => {
-    if (!isHeldBack) return;
+    if (every === 0) return;
     const timer = window.setInterval(() => {
       if (!document.hidden && !isHeld.value) reload();
-    }, EXPLAIN_EVERY);
+    }, every);
     return () => window.clearInterval(timer);
-  }, [isHeldBack, reload]);
+  }, [every, reload]);
   const possible = found ? actionsOf(found) : [];
   useEffect(() => {
     const stops = [
@@ -72,6 +74,12 @@ function TaskView({ uuid }: { uuid: string }) {
       )}
     </Loaded>
   );
+}
+
+/** Milliseconds after which what the page says may be outdated; 0: it stays as it is. */
+function explainEvery({ state }: TaskDetail): number {
+  if (ENDED.includes(state)) return 0;
+  return state === "running" ? RUNNING_EVERY : EXPLAIN_EVERY;
 }
 
 function actionsOf(task: TaskDetail): TaskAction[] {
