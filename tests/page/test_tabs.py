@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.faults import scaled
 from tests.page.conftest import TOKEN, Shop, Watched
 from tests.page.screen_delay import GATE_SHOP
 from tests.page.test_browser import visit
@@ -29,8 +30,8 @@ FAILED = """async () => {
     const answer = await fetch("/api/v1/tasks?q=source:deliver%20state:failed");
     return (await answer.json()).items.length;
 }"""
-LOADED = 3.0  # seconds; the goal on a quiet machine is 1 s
-SHOWN = 3.0
+LOADED = scaled(3, 1)  # seconds; the short form only guards, since it also runs on busy machines
+SHOWN = scaled(3, 1)
 
 
 def new_tab(opener: Page, shop: Shop, *, hidden: bool) -> Page:
@@ -69,6 +70,7 @@ def test_second_tab_shows_the_bulk_action_of_the_first_and_stops_it(tab: Watched
     tab.page.click(".progress-line >> text=Close")
 
 
+@pytest.mark.long
 @pytest.mark.timed
 def test_eight_tabs_load_and_each_is_live_when_it_is_shown(chromium: Browser, tmp_path: Path) -> None:
     shop = Shop(tmp_path, GATE_SHOP, "gates")
