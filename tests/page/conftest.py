@@ -26,6 +26,8 @@ from tests.support.waits import SOON, wait_until
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+    from tests.page.looks import Site
+
 TOKEN = "a-token-that-only-these-tests-know-0123456789"
 VIEWER_TOKEN = "a-token-of-a-viewer-0123456789-0123456789-01"
 SHOP = ROOT / "tests" / "page" / "shop.py"
@@ -200,16 +202,18 @@ class Watched:
 
 
 @contextmanager
-def watched_tab(chromium: Browser, shop: Shop) -> Iterator[Watched]:
+def watched_tab(chromium: Browser, shop: Site, token: str = TOKEN) -> Iterator[Watched]:
     """A tab that is signed in."""
     context = chromium.new_context(
         viewport={"width": 1440, "height": 900}, timezone_id="Europe/Berlin", reduced_motion="reduce"
     )
     context.set_default_timeout(SOON * 1000)
     watched = Watched(context.new_page(), shop.address)
-    watched.page.goto(f"{shop.address}/?token={TOKEN}")
-    yield watched
-    context.close()
+    try:
+        watched.page.goto(f"{shop.address}/?token={token}")
+        yield watched
+    finally:
+        context.close()
     assert watched.troubles == []
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.page.checkout import ROOT
 from tests.support.services.programs import give_up
 from tests.support.waits import wait_until
 
 if TYPE_CHECKING:
-    from tests.page.conftest import Shop, Watched
+    from tests.page.conftest import Watched
 
 WIDTHS = (1440, 1024, 390)
 THEMES = ("light", "dark")
@@ -17,7 +17,14 @@ ENLARGED = 720  # 1440 at 200 %
 AXE = ROOT / "page" / "node_modules" / "axe-core" / "axe.min.js"
 
 
-def visit(tab: Watched, shop: Shop, path: str) -> None:
+class Site(Protocol):
+    """Serves a page."""
+
+    @property
+    def address(self) -> str: ...
+
+
+def visit(tab: Watched, shop: Site, path: str) -> None:
     tab.page.goto(f"{shop.address}/{path}")
     tab.page.wait_for_selector("main :is(h1, .empty)")
     tab.page.wait_for_selector(".loading", state="detached")

@@ -36,6 +36,10 @@ class WebSite:
         self.viewer = WebClient(port, {"Authorization": f"Bearer {VIEWER_TOKEN}"})
 
     @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
     def cookie_name(self) -> str:
         return f"onthedot_{self.port}"
 
@@ -45,7 +49,7 @@ class WebSite:
 
     def browser(self, user: str = "ana") -> WebClient:
         """As the page sends its requests."""
-        headers = {"Cookie": self.cookie(user), "X-Onthedot": "1", "Origin": f"http://127.0.0.1:{self.port}"}
+        headers = {"Cookie": self.cookie(user), "X-Onthedot": "1", "Origin": self.address}
         return WebClient(self.port, headers)
 
 
