@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,6 +107,33 @@ def test_a_flow_is_cancelled_on_its_page(tab: Watched, studio: Shop) -> None:
         "print(sorted(task.source for task in page), {task.reason for task in page})",
     )
     assert reasons == "['merge', 'report', 'score'] {'wrong day'}"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(TIMEOUT)
+def test_a_large_flow_is_cancelled_on_its_page(tab: Watched, studio: Shop) -> None:
+    """All but its first task live."""
+    flow = run(
+        studio,
+        "await studio.app.operations.pause('clean', reason='so that the flow lives')",
+        "await studio.app.operations.pause('score', reason='so that the flow lives')",
+        f"print((await studio.nightly('large', {PARTS}).enqueue()).uuid)",
+    )
+    total = PARTS + 4
+    visit(tab, studio, f"flows/{flow}")
+    tab.page.wait_for_selector(".node-succeeded:has-text('extract')", timeout=DRAIN)
+    wait_for_live(tab)
+    tab.page.click("button:has-text('Cancel…')", timeout=LONG)
+    tab.page.wait_for_selector(f"dialog:has-text('{total - 1:,} tasks of it have not ended')")
+    tab.page.fill("dialog label:has-text('Reason') input", "wrong day")
+    began = time.monotonic()
+    tab.page.click("dialog button[type=submit]")
+    tab.page.wait_for_selector(".task-title .state-cancelled", timeout=DRAIN)
+    tab.page.wait_for_selector(f".flow-done:has-text('{total:,} of {total:,}')", timeout=DRAIN)
+    print(f"{total:,} tasks cancelled within {time.monotonic() - began:.1f} s")
+    assert tab.page.inner_text(".bad-number") == f"{total - 1:,}"
+    assert counts(studio, flow) == {"done": total, "failed": total - 1, "total": total}
+    run(studio, "for source in ('clean', 'score'):", "    await studio.app.operations.resume(source)")
 
 
 def test_cancel_of_a_flow_is_stopped_on_its_page(tab: Watched, studio: Shop) -> None:
