@@ -1,4 +1,7 @@
-"""The page with a million tasks in the store: 95 % have ended, 505 old ones have failed, 1,000 wait for a signal."""
+"""The page with a million tasks in the store: 95 % have ended, 505 old ones have failed, 1,000 wait for a signal.
+
+Beside them tasks run, are scheduled and were cancelled, and there is a flow of 1,000 tasks and a batch.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.flow_stores import STORES
 from benchmarks.report import Figure
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 _ROOT = Path(__file__).parents[1]
-_FILL = Path(__file__).parent / "programs" / "find_app.py"
+_PROGRAMS = Path(__file__).parent / "programs"
 _COUNT = 1_000_000
 _ROUNDS = 40  # of requests to each route
 _LOADS = 5  # of each page
@@ -38,8 +41,10 @@ _GROWTH = 10.0  # MB
 _SLOWEST = 3  # that the report names
 _PAGES = (
     "", "tasks", "tasks?q=state%3Afailed", "tasks?q=state%3Aready", "tasks?q=state%3Awaiting",
+    "tasks?q=state%3Arunning", "tasks?q=state%3Ascheduled", "tasks?q=state%3Acancelled",
     "tasks?q=state%3Asucceeded+source%3Athird", "tasks/{uuid}", "tasks/{failed}", "failed", "sources", "sources/rare",
-    "schedules", "workers", "flows", "batches", "waiting", "outbox", "agents", "audit",
+    "schedules", "workers", "flows", "flows/{flow}", "batches", "batches/{batch}", "waiting", "outbox", "agents",
+    "audit",
 )  # fmt: skip
 _IS_SHOWN = """() => {
     const main = document.querySelector("main");
@@ -61,19 +66,27 @@ class Filled(NamedTuple):
     store: str
     uuid: str
     failed: str
+    flow: str
+    batch: str
 
 
 def _fill(store: str, count: int) -> Filled:
     settings = {"BENCH_STORE": store, "BENCH_COUNT": str(count), "PYTHONPATH": str(_ROOT / "src")}
+    ended = _run("find_app.py", settings, "fill")
+    others = _run("page_fill_app.py", settings)
+    return Filled(store, ended["middle"], ended["failed"], others["flow"], others["batch"])
+
+
+def _run(program: str, settings: dict[str, str], *arguments: str) -> Any:
+    """The JSON that it writes."""
     done = subprocess.run(
-        [sys.executable, str(_FILL), "fill"],
+        [sys.executable, str(_PROGRAMS / program), *arguments],
         env={**os.environ, **settings},
         cwd=_ROOT,
         stdout=subprocess.PIPE,
         check=True,
     )
-    found = json.loads(done.stdout)
-    return Filled(store, found["middle"], found["failed"])
+    return json.loads(done.stdout)
 
 
 def _million(kind: str, scale: float) -> list[Figure]:
@@ -133,7 +146,7 @@ def _answers(shop: Shop, filled: Filled) -> dict[str, float]:
 
 
 def _paths(filled: Filled) -> list[str]:
-    return [path.format(uuid=filled.uuid, failed=filled.failed) for path in _PAGES]
+    return [path.format(**filled._asdict()) for path in _PAGES]
 
 
 def _loads(tab: Page, shop: Shop, filled: Filled) -> tuple[dict[str, float], dict[str, float]]:
