@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,7 +24,7 @@ from tests.support.web_site import OPERATOR_TOKEN, WebSite, web_site
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+BEGIN = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=8)  # pages ask for the last hour
 CLEANED = 3  # runs of the schedule that code declared once
 STATES = {
     "broken": "Invalid", "flaky": "Active", "holiday": "Paused", "old_clean": "Orphan", "slow": "Active",
@@ -84,7 +84,7 @@ async def add_broken_ones(app: App[Any], test: TestApp) -> None:
     store = app.runtime.store
     found = {each.name: each for each in await store.schedules()}
     for minute in range(CLEANED):
-        at = to_ms(BEGIN.replace(minute=5 + minute))
+        at = to_ms(BEGIN + timedelta(minutes=5 + minute))
         await app.named("steady").options(uuid=nominal_uuid("old_clean", at)).enqueue()
     await test.run_until_idle()
     await store.put_schedules([
