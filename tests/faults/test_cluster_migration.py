@@ -11,32 +11,44 @@ from typing import Any
 import pytest
 import redis
 
-from onthedot import App
-from onthedot.errors import StoreError, StoreUnavailable
+from onthedot.errors import StoreError
 from onthedot.stores.contract import NewTask
 from onthedot.stores.redis import RedisStore, client
+from tests.faults import LONG
+from tests.faults.cluster_load import ROUNDS, cluster_load
+from tests.faults.run_log import RunLog
 from tests.support.services.topologies import cluster
 from tests.support.services.valkey import Server
-from tests.support.waits import SOON, until
+from tests.support.waits import SOON, wait_until
 
-pytestmark = [pytest.mark.fault, pytest.mark.once]
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(1800 if LONG else 180)]
 
 PREFIX = "onthedot:{shop}:"
+STEPS = 40  # of a migration by key, one per 50 ms
 
 
 class Migration:
     """Moves the slot of the app, by commands to the nodes."""
 
     def __init__(self, nodes: list[Server], clients: list[Any]) -> None:
+        self._nodes = nodes
         self._clients = clients
         self.slot: int = clients[0].execute_command("CLUSTER", "KEYSLOT", PREFIX)
-        owners = [number for number, one in enumerate(clients) if self._owns(one)]
-        assert len(owners) == 1
-        self._source = clients[owners[0]]
-        self._target = clients[(owners[0] + 1) % len(nodes)]
-        self._target_port = nodes[(owners[0] + 1) % len(nodes)].port
+        self.aim()
+
+    def aim(self) -> None:
+        """From the node that has the slot to the next one. All nodes must agree on the former."""
+        wait_until(lambda: len(self._owners()) == 1)
+        (owner,) = self._owners()
+        target = (owner + 1) % len(self._nodes)
+        self._source = self._clients[owner]
+        self._target = self._clients[target]
+        self._target_port = self._nodes[target].port
         self._source_id = _id(self._source)
         self.target_id = _id(self._target)
+
+    def _owners(self) -> list[int]:
+        return [number for number, one in enumerate(self._clients) if self._owns(one)]
 
     def _owns(self, one: Any) -> bool:
         try:
@@ -75,8 +87,9 @@ class Migration:
 
     def by_key(self) -> None:
         self.begin()
-        while self.move_keys(5):
-            time.sleep(0.05)
+        keys: int = self._source.execute_command("CLUSTER", "COUNTKEYSINSLOT", self.slot)
+        while self.move_keys(max(5, keys // STEPS)):
+            time.sleep(0.05)  # the pace of a migration
         self.end()
 
 
@@ -92,37 +105,24 @@ def migration() -> Iterator[tuple[str, Migration]]:
         yield f"redis+cluster://127.0.0.1:{nodes[0].port}", Migration(nodes, clients)
 
 
-async def add_all_the_time(work: Any, handles: list[Any], stop: asyncio.Event) -> None:
-    while not stop.is_set():
-        try:
-            handles.append(await work.enqueue(len(handles)))
-        except StoreUnavailable as error:
-            if error.stored is not False:  # the nodes have not refused it
-                raise
-        await asyncio.sleep(0.01)
-
-
+@pytest.mark.timed
 @pytest.mark.parametrize("how", ["by_key", "at_once"])
-async def test_slot_moves_under_load(how: str) -> None:
+async def test_slot_moves_under_load(how: str, run_log: RunLog) -> None:
+    """Every add during the migration is acknowledged or certainly not stored."""
     with migration() as (url, moving):
-        app = App("shop", store=url, stop_timeout=0)
-
-        @app.task
-        async def work(number: int) -> int:
-            return number
-
-        async with app.running():
-            handles: list[Any] = []
-            stop = asyncio.Event()
-            adding = asyncio.create_task(add_all_the_time(work, handles, stop))
-            await until(lambda: len(handles) > 50)
-            move: Callable[[], None] = getattr(moving, how)
-            await asyncio.to_thread(move)
-            before = len(handles)
-            await until(lambda: len(handles) > before + 50)
-            stop.set()
-            await adding
-            assert [await handle.result(timeout=SOON) for handle in handles] == list(range(len(handles)))
+        async with cluster_load(url, run_log) as load:
+            load.start()
+            for _ in range(ROUNDS):
+                await load.grow()
+                move: Callable[[], None] = getattr(moving, how)
+                await asyncio.to_thread(move)
+                await load.recover()
+                await load.grow()
+                await asyncio.to_thread(moving.aim)
+            await load.stop()
+        assert load.unknown == []
+        await asyncio.to_thread(load.check, f"Redis cluster, {ROUNDS} slot migrations {how}")
+        load.app.shutdown()
 
 
 async def test_nothing_is_stored_while_the_slot_is_between_two_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
