@@ -112,7 +112,7 @@ def summary(took: list[float]) -> str:
 
 
 @pytest.mark.timed
-@on_servers("postgres")
+@on_servers("redis", "postgres")
 def test_without_hints_tasks_start_within_the_poll_interval(
     server_store: ServerStore, run_log: RunLog, run_log_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
