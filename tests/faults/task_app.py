@@ -9,10 +9,13 @@ import asyncio
 import ctypes
 import os
 import random
+import resource
+import signal
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from onthedot import App, AtMost, Rate, current_task
 from tests.faults import scaled
@@ -59,9 +62,17 @@ async def innocent(number: int) -> int:
 
 
 @app.task
-async def poison() -> None:
+async def poison(how: Literal["exit", "segfault", "out of memory"] = "exit") -> None:
+    """Ends its process. Out of memory: as the kernel does, by SIGKILL."""
     await log_run(0.01)
-    os._exit(9)
+    match how:
+        case "exit":
+            os._exit(9)
+        case "segfault":
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no file with its memory
+            ctypes.string_at(0)
+        case "out of memory":
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 @app.task(max_crashes=1)
@@ -88,6 +99,13 @@ async def bulky(text: str) -> int:
     """Its arguments are long, so that a reply with such tasks is recognised by its size."""
     await log_run(0.1)
     return len(text)
+
+
+@app.task(max_crashes=1000)
+async def copied(text: str) -> str:
+    """Its result is as long as its arguments."""
+    await log_run(0.1)
+    return text
 
 
 @app.task

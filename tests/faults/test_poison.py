@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -19,17 +20,31 @@ on_every_store = pytest.mark.parametrize("server_store", ["sqlite", "redis", "po
 
 
 @on_every_store
-def test_task_that_kills_its_worker_fails_alone(server_store: ServerStore, run_log: RunLog, run_log_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("how", "status"), [("exit", 9), ("segfault", -signal.SIGSEGV), ("out of memory", -signal.SIGKILL)]
+)
+def test_task_that_kills_its_worker_fails_alone(
+    server_store: ServerStore, run_log: RunLog, run_log_path: Path, how: str, status: int
+) -> None:
     url = server_store.url(LEASE)
+    ended: list[int | None] = []
     with task_app.app.override(store=url):
         handles = task_app.innocent.delay_many([{"number": n} for n in range(50)])
-        bad = task_app.poison.delay()
+        bad = task_app.poison.delay(how)
         handles += task_app.innocent.delay_many([{"number": n} for n in range(50, 99)])
         with worker_processes(url, run_log_path, 2) as workers:
-            wait_for(lambda: counts().get("succeeded", 0) == 99 and bad.done(), 60, workers.replace_dead)
+
+            def replace_dead() -> None:
+                ended.extend(code for worker in workers.workers if (code := worker.poll()) is not None)
+                workers.replace_dead()
+
+            wait_for(lambda: counts().get("succeeded", 0) == 99 and bad.done(), 60, replace_dead)
         assert [handle.result(timeout=1) for handle in handles] == list(range(99))
         assert counts() == {"succeeded": 99, "failed": 1}
         assert "died 3 times" in str(bad.exception(timeout=1))
+    begun = [entry.uuid for entry in run_log.entries() if entry.event == "begin"]
+    assert begun.count(bad.uuid) == 3
+    assert ended[:2] == [status] * 2, "the third end may be noticed after the test"
 
 
 @on_every_store
