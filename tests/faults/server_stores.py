@@ -111,13 +111,13 @@ class PostgresServer(ServerStore):
     def __init__(self, server: Server) -> None:
         self._server = server
         self.port = server.port
-        self._execute("CREATE ROLE worker LOGIN", "GRANT CREATE ON DATABASE postgres TO worker")
+        self.execute("CREATE ROLE worker LOGIN", "GRANT CREATE ON DATABASE postgres TO worker")
 
     @property
     def admin_url(self) -> str:
         return self._server.url
 
-    def _execute(self, *statements: str) -> None:
+    def execute(self, *statements: str) -> None:
         import psycopg
 
         with psycopg.connect(self._server.url, autocommit=True) as connection:
@@ -139,7 +139,7 @@ class PostgresServer(ServerStore):
 
     def commits(self) -> CommitLog:
         """A page of the change feed is in the order in which transactions began. A trigger records their commits."""
-        self._execute(*_ORDERED)
+        self.execute(*_ORDERED)
         return CommitLog(self._ordered)
 
     def _ordered(self) -> list[Transitions]:
@@ -170,7 +170,7 @@ class PostgresServer(ServerStore):
 
     def drop_hints(self, drop: bool = True) -> None:
         verb, preposition = ("REVOKE", "FROM") if drop else ("GRANT", "TO")
-        self._execute(f"{verb} EXECUTE ON FUNCTION pg_notify(text, text) {preposition} PUBLIC")
+        self.execute(f"{verb} EXECUTE ON FUNCTION pg_notify(text, text) {preposition} PUBLIC")
 
 
 # The trigger is deferred to the commit. Its lock is held until the commit is visible, so commits are recorded in order.
