@@ -24,8 +24,10 @@ from onthedot.cli import main
 from onthedot.clock.epoch import to_ms
 from onthedot.clock.manual import ManualClock
 from onthedot.engine.chores import outcome_for_chore
+from onthedot.operations.workers import WorkerInfo
 from onthedot.stores.contract import ClaimRequest, History, Lease, Limit, Schedule, SlotPool, Store
 from onthedot.stores.rules.records import with_state
+from tests.support.app_access import call_operations
 from tests.support.waits import wait_until
 from tests.unit.cli.conftest import ROOT, Console, Shop, as_nobody
 
@@ -126,15 +128,25 @@ def test_doctor_finds_a_long_pause(console: Console, key: str | None) -> None:
 # -- lost and damaged data
 
 
-def test_doctor_names_data_loss_that_workers_found(console: Console) -> None:
-    async def found(store: Store) -> None:
-        for number in range(2):
-            info = {"host": "h", "pid": number, "sources": [], "data_lost": to_ms(LONG_AGO)}
-            await store.heartbeat(f"w{number}", json.dumps(info).encode(), 10**9)
+def live_workers(app: App) -> list[WorkerInfo]:
+    return call_operations(app, lambda operations: operations.live_workers())
 
-    on(console, found)
-    what, text, remedy = only(console)
-    assert (what, text) == ("data loss", "2 workers found 3 h ago that the store had lost data")
+
+def test_doctor_names_data_loss_that_workers_found(console: Console, caplog: pytest.LogCaptureFixture) -> None:
+    """The file of the store is removed while two workers run on it."""
+    console.app.shutdown()
+    first, second = (App("shop", store=console.url, poll_interval=0.2, stop_timeout=0) for _ in range(2))
+    with first.background(), second.background():
+        assert console.json("doctor")["ok"]
+        console.app.shutdown()
+        file = Path(console.url.removeprefix("sqlite:///"))
+        for path in (file, file.with_name("shop.db-wal"), file.with_name("shop.db-shm")):
+            path.unlink(missing_ok=True)
+        wait_until(lambda: caplog.text.count("has lost its data") == 2)
+        wait_until(lambda: sum(worker.data_lost is not None for worker in live_workers(console.app)) == 2)
+        what, text, remedy = only(console)
+    assert what == "data loss"
+    assert re.fullmatch(r"2 workers found (now|\d+ s ago) that the store had lost data", text)
     assert "compare with your own records" in remedy
 
 

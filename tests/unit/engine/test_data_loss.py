@@ -11,6 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from onthedot.engine.session import DataLoss, KnownIdentity
+from onthedot.operations.doctor import diagnose
+from onthedot.operations.operations import Operations
 from onthedot.operations.workers import live_workers
 from onthedot.stores.contract import ClaimRequest, Limit, Outcome, StoreIdentity, TurnResult
 from onthedot.stores.memory import MemoryStore
@@ -81,6 +83,11 @@ async def test_worker_declares_limits_and_schedules_again_after_a_loss(
         assert shop.most == 1
         (worker,) = await live_workers(app.runtime.store)
         assert worker.data_lost is not None
+        (check,) = [
+            each for each in await diagnose(Operations(app.runtime.store, "doctor")) if each.what == "data loss"
+        ]
+        assert not check.ok
+        assert check.text.startswith("1 worker found ")
     assert_one_error(caplog, "has lost its data")
 
 
