@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -47,11 +48,14 @@ class _Group:
         self.example = record.uuid
         self.error = error
         self.last = record.history.ended or 0
-        self.ends = array("q")  # ms, in any order
+        self._ends = array("q")  # ms
+        self._is_sorted = True  # the newest first
 
     def add(self, record: Record, error: TaskFailure) -> None:
         ended = record.history.ended or 0
-        self.ends.append(ended)
+        if self._ends and ended > self._ends[-1]:
+            self._is_sorted = False
+        self._ends.append(ended)
         if ended > self.last:
             self.last = ended
             self.example = record.uuid
@@ -59,26 +63,26 @@ class _Group:
 
     def describe(self, name: str, begin: int | None, end: int) -> FailureGroup | None:
         """None: nothing since the beginning."""
-        ends = self.ends if begin is None else array("q", [at for at in self.ends if at >= begin])
-        if not ends:
+        if not self._is_sorted:
+            self._ends = array("q", sorted(self._ends, reverse=True))
+            self._is_sorted = True
+        ends = self._ends
+        count = len(ends) if begin is None else bisect_right(ends, -begin, key=lambda at: -at)
+        if not count:
             return None
-        trend = [0] * (0 if begin is None else _PARTS)
-        if begin is not None:
-            for at in ends:
-                trend[_part(at, begin, end)] += 1
         error = self.error
         return FailureGroup(
             group=name,
             source=self.source,
             type=error.type,
-            message=message_template(error.message) if len(ends) > 1 else error.message,
+            message=message_template(error.message) if count > 1 else error.message,
             place=error_line(error),
-            count=len(ends),
-            first=from_optional_ms(min(ends) or None),
+            count=count,
+            first=from_optional_ms(ends[count - 1] or None),
             last=from_optional_ms(self.last or None),
             example=self.example,
-            trend=tuple(trend),
-            began=from_optional_ms(min(self.ends) or None),
+            trend=() if begin is None else _trend(ends, count, begin, end),
+            began=from_optional_ms(ends[-1] or None),
         )
 
 
@@ -139,6 +143,12 @@ async def group_failures(
     async for records in newest_failures(store, since, source, most):
         groups.add(records)
     return groups.describe(since, now, source)
+
+
+def _trend(ends: array[int], count: int, begin: int, end: int) -> tuple[int, ...]:
+    """Per part. Every request asks for it, so it is found by bisection. ends: the newest first; count: since then."""
+    reached = [bisect_right(ends, -part, 0, count, key=lambda at: -_part(at, begin, end)) for part in range(_PARTS)]
+    return tuple(here - later for here, later in zip(reached, [*reached[1:], 0], strict=True))
 
 
 def _part(at: int, begin: int, end: int) -> int:
