@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain
@@ -85,25 +85,26 @@ class Attention:
         self,
         now: float,
         state: StoreState,
-        schedules: Sequence[ScheduleInfo],
-        outbox: OutboxStatus | None,
+        schedules: Awaitable[Sequence[ScheduleInfo]],
+        outbox: Awaitable[OutboxStatus | None],
     ) -> list[AttentionItem]:
-        """Return all items, by severity, then by size. now: ms."""
+        """Return all items, by severity, then by size. All that they need is read at once. now: ms."""
         moment = from_ms(now)
         sources = source_infos(state.tally, state.limits, state.workers)
-        read = await asyncio.gather(
+        read = asyncio.gather(
             self._vital_items(now, state, sources),
             self._failure_items(moment, state),
             self._share_items(now),
             self._limit_items(sources, now),
         )
-        found = [
-            *chain.from_iterable(read),
+        found, known_schedules, known_outbox = await asyncio.gather(read, schedules, outbox)
+        items = [
+            *chain.from_iterable(found),
             *_pause_items(sources, moment),
-            *_schedule_items(schedules, moment),
-            *_outbox_items(outbox, moment),
+            *_schedule_items(known_schedules, moment),
+            *_outbox_items(known_outbox, moment),
         ]
-        return sorted(found, key=lambda item: (_SEVERITIES.index(item.severity), -item.size, item.text))
+        return sorted(items, key=lambda item: (_SEVERITIES.index(item.severity), -item.size, item.text))
 
     async def _vital_items(self, now: float, state: StoreState, sources: Sequence[SourceInfo]) -> list[AttentionItem]:
         """The server, tasks of dead workers, and tasks that no live worker knows."""

@@ -309,9 +309,9 @@ class Operations(Recorded):
 
         run_times: also how long its runs take, for which tasks that have ended are read.
         """
-        state = await read_store_state(self._store)
-        durations = await recent_durations(self._store, state.tally) if run_times else {}
-        return source_infos(state.tally, state.limits, state.workers, durations)
+        tally = await self._store.tally()  # not at once: synchronous callers of a memory store have no event loop
+        durations = await recent_durations(self._store, tally) if run_times else {}
+        return source_infos(tally, await self._store.limits(), await live_workers(self._store), durations)
 
     async def oldest_ready(self, sources: Sequence[str]) -> OldestReady:
         """Return how long ago the task that runs next was due, of all and of each of these sources with ready tasks."""
@@ -324,8 +324,8 @@ class Operations(Recorded):
         """
         try:
             state = state or await read_store_state(self._store)
-            schedules, outbox = await asyncio.gather(self.schedules.list(state.workers), self.outbox.find_status(state))
-            return await self._attention.items(self.clock.now(), state, schedules, outbox)
+            schedules = self.schedules.list(state.workers)
+            return await self._attention.items(self.clock.now(), state, schedules, self.outbox.find_status(state))
         except StoreError as error:
             return [AttentionItem("store", "error", str(error))]
 

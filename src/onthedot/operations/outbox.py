@@ -15,8 +15,8 @@ from onthedot.model.stored_keys import stored_text
 from onthedot.operations.audit import Recorded, list_names
 from onthedot.operations.operator_limits import OperatorLimits, not_paused, paused_now
 from onthedot.operations.sources import Pause
-from onthedot.operations.store_state import StoreState, read_store_state
-from onthedot.operations.workers import ComponentInfo
+from onthedot.operations.store_state import StoreState
+from onthedot.operations.workers import ComponentInfo, component_infos
 from onthedot.stores.capabilities import Outbox, capability, find_capability
 from onthedot.stores.contract import (
     RELAYS,
@@ -156,10 +156,11 @@ class OutboxOperations(Recorded):
 
     async def _status(self, outbox: Outbox, read: StoreState | None = None) -> OutboxStatus:
         state = await outbox.outbox_state()
-        read = read or await read_store_state(self._store)
-        relays = [each for each in read.components if each.component == "relay"]
+        limits = await self._store.limits() if read is None else read.limits
+        components = component_infos(await self._store.sessions()) if read is None else read.components
+        relays = [each for each in components if each.component == "relay"]
         rates = self._rates(relays)
-        pauses = {limit.name: _pause(limit) for limit in read.limits if limit.paused}
+        pauses = {limit.name: _pause(limit) for limit in limits if limit.paused}
         paused_topics = {topic for name in pauses if (topic := paused_topic(name)) is not None}
         by_topic = {each.topic: each for each in state.topics}
         topics: list[TopicInfo] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -23,8 +24,6 @@ class StoreState:
 
 
 async def read_store_state(store: Store) -> StoreState:
-    """One read after the other: synchronous callers of a memory store have no event loop."""
-    tally = await store.tally()
-    limits = await store.limits()
-    sessions = await store.sessions()
+    """At once: it is one round trip to Redis, and one wake-up of the thread of SQLite. It needs an event loop."""
+    tally, limits, sessions = await asyncio.gather(store.tally(), store.limits(), store.sessions())
     return StoreState(tally, limits, worker_infos(sessions), component_infos(sessions))

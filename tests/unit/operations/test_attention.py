@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -43,6 +46,36 @@ async def test_ready_task_without_a_worker_and_a_long_pause_need_attention(
         assert [item.kind for item in found] == ["no_worker", "paused"]
         assert found[1].text == "send is paused, and 1 task is ready: vendor down"
         assert found[1].action == ("resume", "POST", "/sources/send/resume")
+
+
+class Meeting:
+    """Calls that are answered when all of them have begun."""
+
+    def __init__(self, store: Any, names: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.missing = set(names)
+        self._all_have_begun = asyncio.Event()
+        for name in names:
+            monkeypatch.setattr(store, name, partial(self._call, name, getattr(store, name)))
+
+    async def _call(self, name: str, call: Any, *arguments: Any) -> Any:
+        self.missing.discard(name)
+        if not self.missing:
+            self._all_have_begun.set()
+        async with asyncio.timeout(SOON):
+            await self._all_have_begun.wait()
+        return await call(*arguments)
+
+
+@pytest.mark.parametrize("names", [("tally", "limits", "sessions"), ("schedules", "find", "outbox_state")])
+async def test_reads_that_do_not_depend_on_each_other_go_on_at_once(
+    app: App[Any], send: Any, monkeypatch: pytest.MonkeyPatch, names: Sequence[str]
+) -> None:
+    """Each of them is a round trip to the server of the store."""
+    async with app:
+        await send.enqueue("ann")
+        meeting = Meeting(app.runtime.store, names, monkeypatch)
+        assert await items(app) == []
+        assert not meeting.missing
 
 
 async def test_failures_of_the_last_hour_are_grouped() -> None:

@@ -29,6 +29,7 @@ from onthedot.web.schemas import (
     Overview,
     OverviewFigures,
     PausedSource,
+    ReleaseMark,
     StateCount,
     StatusDetail,
     StoreStatus,
@@ -59,11 +60,11 @@ async def show_overview(call: WebCall[OverviewQuery, None]) -> Overview:
         for state in counts:
             counts[state] += getattr(source, state)
         counts["ready"] += source.parked
-    attention, rows, oldest, series, flows = await asyncio.gather(
+    attention, rows, oldest, (series, marks), flows = await asyncio.gather(
         read_attention(call.context, live, call.query.source),
         source_rows(call, live),
         oldest_ready(call, live),
-        read_series(call, _SERIES, call.query.source, call.query.since),
+        _series_with_marks(call),
         call.context.shared.get("alive flows", _FLOWS_AGE, call.operations.flows.count_alive),
     )
     rows = [row for row in rows if call.query.source in ("", row.name)]
@@ -84,9 +85,14 @@ async def show_overview(call: WebCall[OverviewQuery, None]) -> Overview:
         sources=sorted(rows, key=worst_first)[:_MAX_SOURCES],
         series=series_detail(series),
         releases=releases_of(live.workers),
-        marks=await release_marks(call, series),
+        marks=marks,
         flows=StateCount(*flows),
     )
+
+
+async def _series_with_marks(call: WebCall[OverviewQuery, None]) -> tuple[SeriesData, list[ReleaseMark]]:
+    series = await read_series(call, _SERIES, call.query.source, call.query.since)
+    return series, await release_marks(call, series)
 
 
 async def read_attention(context: WebContext, live: LiveSnapshot, source: str = "") -> AttentionList:
