@@ -12,10 +12,11 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 def children_cpu(besides: int) -> float:
     """Seconds of all processes below this one but `besides`, with ended ones that another of them waited for."""
-    return sum(_cpu_of(pid) for pid in descendants(os.getpid()) if pid != besides)
+    return sum(cpu_of(pid) for pid in descendants(os.getpid()) if pid != besides)
 
 
-def _cpu_of(pid: int) -> float:
+def cpu_of(pid: int) -> float:
+    """Seconds of a process and of those that it waited for."""
     process = Path(f"/proc/{pid}")
     try:
         threads = sum(int((task / "schedstat").read_text().split()[0]) for task in (process / "task").iterdir())

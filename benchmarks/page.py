@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.flow_stores import STORES
 from benchmarks.page_drain import drain_memory, drain_postgres, drain_redis, drain_sqlite
+from benchmarks.page_failures import failures_postgres, failures_redis, failures_sqlite
 from benchmarks.page_million import million_postgres, million_redis, million_sqlite
 from benchmarks.report import Figure
 from tests.page.conftest import Shop, started_chromium
@@ -91,4 +92,7 @@ MEASURES = [
     drain_sqlite,
     drain_redis,
     drain_postgres,
+    failures_sqlite,
+    failures_redis,
+    failures_postgres,
 ]

@@ -13,6 +13,7 @@ FIGURES = DOCS / "page.json"
 PAGE = DOCS / "explanation" / "benchmarks.md"
 BEGIN = "<!-- begin: written by ./dev bench page -->\n"
 END = "<!-- end -->\n"
+_COMPARED = ("tasks/s", "µs per task")  # units of figures of which the other one is of the same run, and no bound
 
 
 def page_table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -22,12 +23,12 @@ def page_table(rows: Sequence[Mapping[str, Any]]) -> str:
         what = row["name"].partition(" / ")[2]
         bound = "≥" if row["least"] else "≤"
         missed = "" if row["met"] else " (missed)"
-        if row["unit"] == "tasks/s":
-            value = f"{row['ours']:,.0f} and {row['other']:,.0f} tasks/s: {row['value']:.2f} ×"
-            target = f"{bound} {row['target']:g} ×"
+        if row["unit"] in _COMPARED:
+            value = f"{row['ours']:,.0f} and {row['other']:,.0f} {row['unit']}: {row['value']:.2f} ×"
+            target = "–" if row["target"] is None else f"{bound} {row['target']:g} ×"
         else:
             value = f"{row['ours']:,.0f} {row['unit']}" if row["ours"] >= 1 else f"{row['ours']:.3f} {row['unit']}"
-            target = f"{bound} {row['target'] * row['other']:g} {row['unit']}"
+            target = "–" if row["target"] is None else f"{bound} {row['target'] * row['other']:g} {row['unit']}"
         lines.append(f"| {what} | {value}{missed} | {target} |")
     return "\n".join(lines) + "\n"
 
