@@ -15,7 +15,6 @@ from onthedot.stores.contract import (
     ClaimRequest,
     HeartbeatResult,
     Outcome,
-    Record,
     StoreIdentity,
     StoreTraits,
     TurnResult,
@@ -55,10 +54,10 @@ class LeasedStore(MemoryStore):
             raise StoreUnavailable("close_session: no reply")
         await super().close_session(session, crashed=crashed)
 
-    async def get(self, uuids: Sequence[str]) -> Sequence[Record | None]:
+    async def results(self, uuids: Sequence[str]) -> Sequence[bytes | None]:
         self.reads += 1
         await self.read_allowed.wait()
-        return await super().get(uuids)
+        return await super().results(uuids)
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
         answer = await super().turn(session, outcomes, request)
