@@ -16,7 +16,7 @@ from tests.support.services import versions
 from tests.support.services.programs import Missing, give_up
 
 ROOT = Path(__file__).parents[4]
-THESE = "redis and not test_versions and not test_tls and not test_constellations"
+THESE = "redis and not test_versions and not test_tls and not test_topologies"
 
 
 @pytest.mark.slow
