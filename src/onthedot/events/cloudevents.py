@@ -272,7 +272,7 @@ def _is_structured(content_type: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _header_name(name: str) -> tuple[str, str]:
-    """What a header is, and its name: the library's own are in lower case, attributes without their prefix."""
+    """Returns the kind of a header and its name: headers of onthedot in lower case, attributes without their prefix."""
     lower = name.lower()
     if lower.startswith(PREFIX):
         return _ATTRIBUTE, lower.removeprefix(PREFIX)

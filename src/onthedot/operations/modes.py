@@ -106,6 +106,8 @@ class ModeOperations(Recorded):
 
     async def end(self, source: str, mode: Mode) -> bool:
         """End a mode. Return whether the source had it."""
+        if (await self._limits.get(source)).mode != mode:
+            return False
 
         def ended(limit: Limit) -> Limit:
             return replace(limit, mode="") if limit.mode == mode else limit

@@ -31,8 +31,7 @@ class OperatorLimits:
         """
         for _ in range(_MAX_TRIES):
             current = await self.get(name)
-            changed = change(current)
-            if changed == current or await self._store.put_limits([changed], replaces=[current]):
+            if await self._store.put_limits([change(current)], replaces=[current]):
                 return current
         raise StoreBusy(f"limit {name!r} was changed by others {_MAX_TRIES} times in a row; try again")
 
