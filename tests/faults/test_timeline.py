@@ -65,7 +65,7 @@ def test_timeline_of_a_scripted_task_equals_its_effects(store: str, run_log_path
         for what, attempt, at in map(str.split, run_log_path.read_text().splitlines())
     ]
     assert [part.kind for part in parts if seconds_of(part) > 0.01 or part.kind not in ("pending", "gap")] == KINDS
-    assert paused_at < added_at
+    assert paused_at <= added_at  # two readings of the clock in a row may be equal
     check_before_the_first_run(parts, added_at, resumed_at, effects)
     check_runs(parts, effects)
     (wait,) = [part for part in parts if part.kind == "waiting"]
