@@ -19,7 +19,7 @@ from tests.faults.cluster_load import ROUNDS, cluster_load
 from tests.faults.run_log import RunLog
 from tests.support.services.topologies import cluster
 from tests.support.services.valkey import Server
-from tests.support.waits import SOON, wait_until
+from tests.support.waits import wait_until
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(1800 if LONG else 180)]
 
@@ -80,10 +80,7 @@ class Migration:
             )
         except redis.exceptions.ResponseError as error:
             pytest.skip(f"this server migrates slots key by key only: {error}")
-        deadline = time.monotonic() + SOON
-        while self._owns(self._source):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: not self._owns(self._source))
 
     def by_key(self) -> None:
         self.begin()

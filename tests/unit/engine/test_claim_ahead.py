@@ -98,7 +98,7 @@ def test_usage_counts_no_more_than_the_slots() -> None:
 
 
 class Bench:
-    """A runner with a number of slots, and tasks that end when they are told."""
+    """A runner with a number of slots. Each task ends when its gate opens."""
 
     def __init__(self, slots: int) -> None:
         self.outcomes: OutcomeBuffer = OutcomeBuffer()
