@@ -113,6 +113,12 @@ export function noteSuccess(): void {
   if (storeTrouble.value !== null) storeTrouble.value = null;
 }
 
+let isAnswered: () => void;
+/** After the first answer to `/status`, or its failure: the role decides which columns and buttons a page has. */
+export const statusIsAnswered = new Promise<void>((resolve) => {
+  isAnswered = resolve;
+});
+
 export async function loadStatus(): Promise<void> {
   try {
     const found = await api.get<Status>("/status");
@@ -122,6 +128,8 @@ export async function loadStatus(): Promise<void> {
     noteSuccess();
   } catch (error) {
     noteFailure(error);
+  } finally {
+    isAnswered();
   }
 }
 

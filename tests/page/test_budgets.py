@@ -16,7 +16,7 @@ from tests.page.screen_delay import GATE_SHOP
 from tests.support.waits import SOON
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Page, Route
 
 PAINT = 500.0  # ms
 LIVE = 800.0  # ms
@@ -44,6 +44,7 @@ const look = () => {
 };
 look();
 """
+PAINTED = "() => new Promise((painted) => requestAnimationFrame(() => requestAnimationFrame(painted)))"
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +94,23 @@ def test_page_is_painted_and_live_at_once_and_does_not_move(
     assert statistics.median(paints) <= PAINT
     assert statistics.median(lives) <= LIVE
     assert max(shifts) <= SHIFT
+
+
+@pytest.mark.parametrize("path", ["overview", "tasks", "sources", "workers", "schedules"])
+def test_page_does_not_move_when_the_status_is_its_last_answer(
+    context: BrowserContext, busy_shop: Shop, path: str
+) -> None:
+    page = context.new_page()
+    held: list[Route] = []
+    page.route("**/api/v1/status", lambda route: held.append(route))
+    with page.expect_response(f"**/api/v1/{path}*"), page.expect_request("**/api/v1/status"):
+        page.goto(f"{busy_shop.address}/{path.removeprefix('overview')}")
+    page.evaluate(PAINTED)
+    held[0].continue_()
+    page.wait_for_selector(".tools [title^='Sign out']")
+    page.wait_for_selector(".loading", state="detached")
+    page.evaluate(PAINTED)
+    assert page.evaluate("window.shift") <= SHIFT
 
 
 @pytest.mark.long
