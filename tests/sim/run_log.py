@@ -41,13 +41,14 @@ class RunLog:
         self._overlaps: dict[str, float | None] = {}  # uuid → since when two live nodes run it; None: they do not now
 
     def began(self, run: RunStart) -> None:
-        if not self.check.was_forgotten(run.uuid, run.fence):
+        is_forgotten = self.check.was_forgotten(run.uuid, run.fence)  # claimed before the store went back
+        if not is_forgotten:
             self._check_lease(run)
         early = self.promised.get(run.uuid, 0) - self.clock.now()
         if early > 0.001:
             self.report("I9", f"{run.source} {run.uuid} started {early:.3f} ms early")
         earlier = self.starts[run.uuid]
-        is_expected = not earlier or earlier[-1].raised or run.uuid in self.check.revived
+        is_expected = not earlier or earlier[-1].raised or is_forgotten or run.uuid in self.check.revived
         if not is_expected and not self.is_justified(earlier[-1]):
             self.report("I4", f"{run.source} {run.uuid} ran again on {run.node} without a fault: {earlier[-1]}")
         earlier.append(run)
