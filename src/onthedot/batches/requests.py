@@ -97,7 +97,7 @@ class PreparedBatch(NamedTuple):
             reply_to=owner.client,
         )
         body = write(StoredBody(request))
-        links = Links(increments=(end_counter(uuid),))
+        links = Links(uuid, (end_counter(uuid),))  # it is the last task of its parts
         return NewTask(uuid, self.source.name, body, unique=self.key, policy=policy, links=links)
 
     def _degraded(self, uuid: str) -> BatchRequest:

@@ -34,11 +34,12 @@ from onthedot.operations.flows import FlowOperations
 from onthedot.operations.humanize import plural
 from onthedot.operations.modes import Mode, ModeOperations, wait_until_drained
 from onthedot.operations.streams import item_reader, read_stream
-from onthedot.operations.task_queries import BATCH, TaskQueries
+from onthedot.operations.task_queries import BATCH, TaskQueries, find_pages
 from onthedot.operations.workers import live_workers
 from onthedot.stores.contract import Record, Store
 
 _MAX_NEWEST = 20  # items that are shown
+_PAGE = 100  # flows and batches per read
 _UNREADABLE = BatchRequest(count=0, sizes=(), call=Raw(b"{}"), digest="")
 
 
@@ -166,27 +167,26 @@ class BatchOperations(Recorded):
 
         since: added at this moment or later; until: added before this one
         """
-        sources = await self._coordinators()
+        where = {"flow": "*"}
         if task is not None:
-            sources = [stored_key(coordinator_source(task), "task", "newest()")]
-        found: list[Record] = []
-        for source in sources:
-            where = {"source": source}
-            if since is not None:
-                where["since"] = str(to_ms(since))
-            if until is not None:
-                where["until"] = str(to_ms(until))
-            own: list[Record] = []
-            async for record in self._queries.records(where):
-                if state == ALIVE and record.history.ended is not None:
-                    continue
-                if state in (None, ALIVE, public_state(record.state).value):
-                    own.append(record)
-                if len(own) == limit:
-                    break
-            found += own
-        found.sort(key=lambda record: record.seq, reverse=True)
-        return [await self._info(record) for record in found[:limit]]
+            where["source"] = stored_key(coordinator_source(task), "task", "newest()")
+        if since is not None:
+            where["since"] = str(to_ms(since))
+        if until is not None:
+            where["until"] = str(to_ms(until))
+        unread = await self._count_kept(where.get("source"))
+        found: list[BatchInfo] = []
+        async for records in find_pages(self._store, where, _PAGE):
+            coordinators = [record for record in records if batch_task(record.source) is not None]
+            for record in coordinators:
+                if state in (None, public_state(record.state).value) or (state == ALIVE and _lives(record)):
+                    found.append(await self._info(record))
+                if len(found) == limit:
+                    return found
+            unread -= len(coordinators)
+            if unread <= 0:
+                break  # the rest are flows
+        return found
 
     async def details(self, batch: str, now: float, zone: tzinfo | None = UTC) -> BatchDetails:
         """Return a batch in full. zone: of the times in texts; None: local time."""
@@ -248,8 +248,14 @@ class BatchOperations(Recorded):
     async def _info(self, record: Record) -> BatchInfo:
         return _batch_info(record, await read_parts(self._store, record.uuid))
 
-    async def _coordinators(self) -> list[str]:
-        return sorted({source for source, _ in await self._store.tally() if batch_task(source) is not None})
+    async def _count_kept(self, coordinator: str | None) -> int:
+        """coordinator: the source that is counted; None: those of all tasks."""
+        tally = await self._store.tally()
+        return sum(
+            count
+            for (source, _), count in tally.items()
+            if source == coordinator or (coordinator is None and batch_task(source) is not None)
+        )
 
     # -- modes
 
@@ -343,6 +349,10 @@ def plain_items(part: StoredPart) -> list[object]:
         return decode_items(part, decode_untyped_result)
     except Undecodable as error:
         return [f"<{error}>"]
+
+
+def _lives(record: Record) -> bool:
+    return record.history.ended is None
 
 
 def _request(record: Record) -> BatchRequest:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from onthedot.clock.epoch import from_ms, from_optional_ms, to_ms
+from onthedot.model.batch_names import batch_task
 from onthedot.model.flow_names import MemberUuids, is_child_flow
 from onthedot.model.stored_keys import stored_key
 from onthedot.model.task_info import decode_body, public_state
@@ -125,7 +126,7 @@ async def list_flows(store: Store, flows: FlowOperations, limit: int, wanted: Fl
     found: list[FlowInfo] = []
     async for records in find_pages(store, where, _PAGE):
         for record in records:
-            if state == ALIVE and record.history.ended is not None:
+            if batch_task(record.source) is not None or (state == ALIVE and record.history.ended is not None):
                 continue
             shown = await _state(flows, record)
             if state in (None, ALIVE, shown):

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from onthedot.model.batch_names import batch_task
 from onthedot.model.flow_names import JOIN, is_child_flow
 from onthedot.operations.audit import Recorded
 from onthedot.operations.flow_cancel import CancelFound, FlowCancel, cancel_place, flow_size
@@ -70,7 +71,7 @@ class FlowOperations(Recorded):
         alive = 0
         read = 0
         async for records in find_pages(self._store, {"flow": "*"}, most):
-            alive += sum(record.history.ended is None for record in records)
+            alive += sum(record.history.ended is None and batch_task(record.source) is None for record in records)
             read += len(records)
             if read >= most:
                 return alive, False
