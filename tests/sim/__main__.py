@@ -8,6 +8,8 @@ import logging
 import os
 import sys
 import warnings
+from dataclasses import replace
+from typing import Any
 
 from tests.sim.planted_bugs import NO_BUG, PLANTED
 from tests.sim.scenario import Options, run_seed
@@ -21,13 +23,14 @@ FLOW_BOUND = 5
 
 def main() -> int:
     given = arguments()
+    kind: dict[str, Any] = {"store": given.store, "flows": given.flows, "bursts": given.bursts}
     if given.seed is not None:
-        return replay(Options(given.seed, store=given.store, flows=given.flows), given.bug, trace=given.trace)
+        return replay(Options(given.seed, **kind), given.bug, trace=given.trace)
     if given.bug:
         return plant(list(PLANTED) if given.bug == "all" else [given.bug], given)
-    known = [options for options, _ in known_seeds() if (options.store, options.flows) == (given.store, given.flows)]
+    known = [options for options, _ in known_seeds() if options == replace(options, **kind)]
     seeds = range(given.first, given.first + (given.seeds or 150))
-    new = [Options(seed, store=given.store, flows=given.flows) for seed in seeds]
+    new = [Options(seed, **kind) for seed in seeds]
     return search([*known, *new], given.processes)
 
 
@@ -37,6 +40,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--store", choices=["memory", "sqlite"], default="memory")
     parser.add_argument("--flows", action="store_true", help="nodes also add flows, durable tasks and signals")
+    parser.add_argument(
+        "--bursts", action="store_true", help="nodes have 40 slots, and also add up to 400 tasks at once"
+    )
     parser.add_argument("--bug", choices=[*PLANTED, "all"], help="plant a bug: it must be found")
     parser.add_argument("--seed", type=int, help="replay one seed")
     parser.add_argument("--trace", action="store_true", help="print every call, fault and run of the seed")
@@ -90,7 +96,7 @@ def _search(name: str, given: argparse.Namespace) -> Search:
     bug = PLANTED[name]
     most = FLOW_BOUND if bug.flows else BOUNDS[bug.store]
     seeds = range(given.first, given.first + (given.seeds or most))
-    return Search(name, [Options(seed, store=bug.store, flows=bug.flows) for seed in seeds])
+    return Search(name, [Options(seed, store=bug.store, flows=bug.flows, bursts=bug.bursts) for seed in seeds])
 
 
 if __name__ == "__main__":

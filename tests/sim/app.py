@@ -15,6 +15,9 @@ LANE_CAP = 2
 CAPS = {"limited": 2, "single": 1}
 RATE = 5.0  # of `rated`, per second, and its burst
 UNSTORABLE = "a result that the store cannot keep"
+SLOTS = 8
+BURST_SLOTS = 40
+"""With `--bursts`: so many that short tasks are claimed ahead of the slots."""
 INTERVAL = 1.0  # seconds between two windows of `tick`
 
 
@@ -33,11 +36,11 @@ class RunEvents:
 Tasks = dict[str, TaskFunction[..., Any, Any]]
 
 
-def new_app(lease: float, events: RunEvents) -> tuple[App, Tasks]:  # noqa: C901 -- one function per task
+def new_app(lease: float, slots: int, events: RunEvents) -> tuple[App, Tasks]:  # noqa: C901 -- one function per task
     app = App(
         "sim",
         store="memory://",
-        concurrency=8,
+        concurrency=slots,
         poll_interval=5,
         stop_timeout=2,
         defaults={"max_crashes": 1000, "keep": timedelta(days=1)},
@@ -127,4 +130,10 @@ def new_app(lease: float, events: RunEvents) -> tuple[App, Tasks]:  # noqa: C901
         unreadable,
         tick,
     ]
+    if slots == BURST_SLOTS:
+        tasks.append(app.task(brief))
     return app, {task.name: task for task in tasks}
+
+
+async def brief(number: int) -> None:
+    await asyncio.sleep(0.001)

@@ -37,6 +37,7 @@ _LATE = frozenset(
 )
 MAX_LATE = 12.0  # seconds
 MAX_ROUND_TRIP = 0.1  # seconds that a request and its reply take at most, together
+SHORT_ROUND_TRIP = 0.01  # the same with `--bursts`: tasks are claimed ahead between requests that follow each other
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,9 @@ class NodeFault:
 class Faults:
     """Draws from every stream for every call, also of kinds that are left out: so leaving one out changes no other."""
 
-    def __init__(self, seed: int, loop: SimLoop, kinds: Sequence[str]) -> None:
+    def __init__(self, seed: int, loop: SimLoop, kinds: Sequence[str], max_round_trip: float = MAX_ROUND_TRIP) -> None:
         self._seed = seed
+        self._max_round_trip = max_round_trip
         self._loop = loop
         self._kinds = frozenset(kinds)
         self._streams = {kind: stream(seed, kind) for kind in (*CALL_KINDS, *HINT_KINDS, "delays")}
@@ -71,8 +73,8 @@ class Faults:
 
     def of_call(self, node: str, verb: str) -> Fate:
         delays = self._streams["delays"]
-        request = delays.random() * MAX_ROUND_TRIP / 2
-        reply = delays.random() * MAX_ROUND_TRIP / 2
+        request = delays.random() * self._max_round_trip / 2
+        reply = delays.random() * self._max_round_trip / 2
         late_by = 4 + (MAX_LATE - 4) * delays.random()
         kind = "sent"
         for each, chance in CALL_KINDS.items():

@@ -66,6 +66,7 @@ class StoreCopy:
     windows: AbstractSet[str]
     first_window: Mapping[str, int]
     has_limits: bool
+    started_without: AbstractSet[str] = frozenset()
 
 
 @dataclass(eq=False)
@@ -142,7 +143,9 @@ class StoreCheck:
 
     def copy(self) -> StoreCopy:
         """The state of the store now, for a later `reload`."""
-        return StoreCopy(self._holders.copy(), set(self.windows["tick"]), self.first_window.copy(), self._has_limits)
+        windows = set(self.windows["tick"])
+        started_without = frozenset(self._started_without)
+        return StoreCopy(self._holders.copy(), windows, self.first_window.copy(), self._has_limits, started_without)
 
     def reload(self, store: Inspected, copy: StoreCopy) -> None:
         """The store has gone back to an older state."""
@@ -153,7 +156,7 @@ class StoreCheck:
         self._restored = set(copy.holders.values())
         self._lapsed = {lease.session for lease in copy.holders.values()}
         self._has_limits = copy.has_limits
-        self._started_without.clear()
+        self._started_without = set(copy.started_without)
         self._schedules = {schedule.name: schedule for schedule in run_without_loop(store.schedules())}
         records: list[Record] = []
         after: str | None = ""

@@ -14,7 +14,7 @@ from onthedot.engine.worker import Worker
 from onthedot.errors import StoreError
 from onthedot.observability.logs import LogObserver
 from onthedot.stores.contract import Store, StoreIdentity
-from tests.sim.app import RunEvents, Tasks, new_app
+from tests.sim.app import BURST_SLOTS, SLOTS, RunEvents, Tasks, new_app
 from tests.sim.clock import SimClock
 from tests.sim.flow_acts import FlowActor, FlowWorld
 from tests.sim.flow_app import add_flow_tasks
@@ -24,6 +24,8 @@ from tests.sim.loss_check import LossCheck
 from tests.sim.run_log import RunLog, RunStart
 
 _FLOWS = 0.8  # of what a node does is about flows, with `--flows`
+_BURSTS = 0.03  # of what a node does adds many tasks, with `--bursts`
+_MOST_AT_ONCE = 400
 _RETRY = 0.5  # seconds between two tries to start
 _MAX_STOP = 20.0  # seconds in which the process is not paused: stop_timeout, grace, the last turn, closing the session
 
@@ -66,6 +68,7 @@ class World:
     worker_factory: Callable[..., Worker] = Worker
     poll_interval: float = 5.0
     max_skew: float = 60_000.0  # ms between the clock of a node and that of the store
+    slots: int = SLOTS
     acknowledged: dict[str, str] = field(default_factory=dict)  # uuid → source
     cancelled: set[str] = field(default_factory=set)
     adding: bool = True
@@ -115,7 +118,7 @@ class Node:
 
     def _new_app(self, name: str) -> tuple[App, Tasks]:
         world = self._world
-        app, tasks = new_app(world.lease, RunEvents(self._began, self._ended))
+        app, tasks = new_app(world.lease, world.slots, RunEvents(self._began, self._ended))
         if world.flows is not None:
             tasks |= add_flow_tasks(app, world.flows.events())
         runtime = app.runtime
@@ -174,6 +177,8 @@ class Node:
     async def _act(self, chance: Random) -> None:
         if self._world.flows is not None and chance.random() < _FLOWS:
             await self._act_on_flows(self._world.flows, chance)
+        elif self._world.slots == BURST_SLOTS and chance.random() < _BURSTS:
+            await self._add_burst(chance)
         elif chance.random() < 0.1 and self._world.acknowledged:
             await self._cancel(chance)
         else:
@@ -200,12 +205,25 @@ class Node:
             await self.app.cancel(uuid)
 
     async def _add(self, chance: Random) -> None:
-        source = chance.choice(_ADDED)
+        source = chance.choice(_ADDED if self._world.slots == SLOTS else _ADDED_WITH_BURSTS)
         argument: Any = chance.randrange(1000)
         if source in ("laned", "single"):
             argument = chance.choice("ab")
         after = chance.choice((None, None, None, 0, 0.5, 2.0))
         await self.add(source, argument, after)
+
+    async def _add_burst(self, chance: Random) -> None:
+        """More tasks than slots. They end so soon that others are claimed ahead."""
+        brief: Any = self.tasks["brief"]
+        try:
+            handles = await brief.enqueue_many([(number,) for number in range(chance.randrange(_MOST_AT_ONCE))])
+        except StoreError as error:
+            for each in error.uuids:
+                self._world.on_refused(each, error.stored)
+            return
+        for handle in handles:
+            if not self._world.is_lost(handle.uuid):
+                self._world.acknowledged[handle.uuid] = "brief"
 
     async def add(self, source: str, argument: Any, after: float | None = None) -> str | None:
         """Adds a task; its uuid is returned if the store has acknowledged it."""
@@ -232,9 +250,11 @@ class Node:
 
     def _ended(self, task: TaskContext, raised: bool) -> None:
         self._world.note(self.name, f"ended {task.source}:{task.uuid} fence {task.fence}")
-        self._world.run_log.ended(task.uuid, task.fence, raised=raised)
+        self._world.run_log.ended(task.uuid, self.name, task.fence, raised=raised)
 
 
+_ADDED_WITH_BURSTS = ("short", "rated", "flaky", "failing", "unstorable", "unreadable")
+"""They end at once: while a task runs, nothing is claimed ahead."""
 _ADDED = (
     "short", "short", "long", "laned", "laned", "limited", "rated", "rated", "single", "single", "parent", "parent",
     "flaky", "failing", "unstorable", "unreadable",

@@ -333,6 +333,29 @@ def claims_after_fencing(*args: Any, **kwargs: Any) -> Worker:
     return worker
 
 
+def forgets_held_runs(*args: Any, **kwargs: Any) -> Worker:
+    """Tasks that were claimed ahead are dropped instead of being requeued."""
+    worker = Worker(*args, **kwargs)
+    runner: Any = worker._runner
+
+    def forget() -> None:
+        for run in runner._held:
+            del runner.runs[run.record.uuid]
+        runner._held.clear()
+
+    runner.release_held = forget
+    return worker
+
+
+def begins_held_runs(*args: Any, **kwargs: Any) -> Worker:
+    """Tasks that were claimed ahead begin without a slot."""
+    worker = Worker(*args, **kwargs)
+    runner: Any = worker._runner
+    start = runner.start
+    runner.start = lambda runs, ahead=0: start(runs)
+    return worker
+
+
 # -- all of them
 
 POLL = 5.0  # seconds between looks at the store without a hint
@@ -353,6 +376,7 @@ class PlantedBug:
     store: str = "memory"
     parts: Mapping[str, Any] = field(default_factory=dict)  # of the SQLite store, by name
     flows: bool = False  # nodes also add flows
+    bursts: bool = False  # nodes also add many tasks at once
 
 
 def _on_tables(tables: type[MemoryTables]) -> Wrap:
@@ -389,6 +413,8 @@ PLANTED = {
         PlantedBug("paused-process-reaped", parts={"presence": PausedProcessReaped}, store="sqlite"),
         PlantedBug("wake-up-cleared-late", worker_factory=clears_wake_up_late),
         PlantedBug("claim-after-fencing", worker_factory=claims_after_fencing, poll_interval=2),  # it claims more often
+        PlantedBug("held-runs-forgotten", worker_factory=forgets_held_runs, bursts=True),
+        PlantedBug("held-runs-begin-at-once", worker_factory=begins_held_runs, bursts=True),
         PlantedBug("hints-without-poll", poll_interval=100_000.0),
         *(PlantedBug(name, server=_on_tables(tables), flows=True) for name, tables in FLOW_BUGS.items()),
     )

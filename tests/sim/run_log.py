@@ -30,6 +30,7 @@ class RunLog:
     is_justified: Callable[[RunStart], bool]  # a fault explains why this run did not end its task
     check: StoreCheck
     report: Report
+    slots: int  # of each node
     starts: dict[str, list[RunStart]] = field(default_factory=lambda: defaultdict(list))
     promised: dict[str, float] = field(default_factory=dict)  # uuid → the store's time in ms
 
@@ -48,13 +49,20 @@ class RunLog:
         if early > 0.001:
             self.report("I9", f"{run.source} {run.uuid} started {early:.3f} ms early")
         earlier = self.starts[run.uuid]
-        is_expected = not earlier or earlier[-1].raised or is_forgotten or run.uuid in self.check.revived
+        is_expected = not earlier or earlier[-1].raised or run.uuid in self.check.revived
+        is_expected = is_expected or is_forgotten or self.check.was_forgotten(run.uuid, earlier[-1].fence)
         if not is_expected and not self.is_justified(earlier[-1]):
             self.report("I4", f"{run.source} {run.uuid} ran again on {run.node} without a fault: {earlier[-1]}")
         earlier.append(run)
         self._active[run.uuid].append(run)
+        self._check_slots(run.node)
         if len(self._active[run.uuid]) > 1:
             self._overlaps.setdefault(run.uuid, None)
+
+    def _check_slots(self, node: str) -> None:
+        active = sum(run.node == node for runs in self._active.values() for run in runs)
+        if active > self.slots:
+            self.report("I5", f"{active} tasks run on {node}, which has {self.slots} slots")
 
     def _check_lease(self, run: RunStart) -> None:
         if (run.uuid, run.fence) in self._leases:
@@ -65,14 +73,15 @@ class RunLog:
         if is_over and not is_explained:
             self.report("I3", f"{run.source} {run.uuid} began on {run.node} under a lease that is over: {run.fence}")
 
-    def ended(self, uuid: str, fence: int, *, raised: bool = False) -> None:
+    def ended(self, uuid: str, node: str, fence: int, *, raised: bool = False) -> None:
+        """fence: of the lease now. A store that has gone back to an older state may have leased the run again."""
         self.ended_at[uuid] = self.now()
-        left: list[RunStart] = []
-        for run in self._active.pop(uuid, ()):
-            if run.fence == fence:
-                run.raised = raised
-            else:
-                left.append(run)
+        active = self._active.pop(uuid, [])
+        own = [run for run in active if run.node == node]
+        ended = [run for run in own if run.fence == fence] or own[:1]
+        for run in ended:
+            run.raised = raised
+        left = [run for run in active if run not in ended]
         if left:
             self._active[uuid] = left
         if len(left) < 2:
@@ -88,7 +97,7 @@ class RunLog:
         for uuid in list(self._active):
             for run in self._active[uuid]:
                 if run.node == node:
-                    self.ended(uuid, run.fence)
+                    self.ended(uuid, node, run.fence)
                     break
 
     def check_overlaps(self) -> None:

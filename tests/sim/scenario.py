@@ -10,10 +10,11 @@ from typing import Any
 
 from onthedot.errors import StoreError
 from onthedot.stores.contract import Store
+from tests.sim.app import BURST_SLOTS, SLOTS
 from tests.sim.clock import SimClock
 from tests.sim.end_checks import EndChecks, QuietPhase
 from tests.sim.fault_store import PATIENCE
-from tests.sim.faults import KINDS, MAX_LATE, MAX_ROUND_TRIP, OF_STORE, Faults, NodeFault
+from tests.sim.faults import KINDS, MAX_LATE, MAX_ROUND_TRIP, OF_STORE, SHORT_ROUND_TRIP, Faults, NodeFault
 from tests.sim.flow_acts import FlowWorld
 from tests.sim.ids import stream
 from tests.sim.invariants import StoreCheck, Violation
@@ -35,6 +36,7 @@ class Options:
     seconds: float = 25.0
     store: str = "memory"
     flows: bool = False  # nodes also add flows, durable tasks and signals
+    bursts: bool = False  # nodes have more slots, and also add many short tasks at once
 
 
 @dataclass
@@ -62,13 +64,16 @@ class Scenario:
         nodes = options.nodes or chance.choice((2, 3, 3, 4))
         self.loop = SimLoop(stream(options.seed, "steps"))
         self.store_clock = SimClock(self.loop)
-        self.faults = Faults(options.seed, self.loop, sorted(OF_STORE[options.store] & set(options.kinds)))
+        slots = BURST_SLOTS if options.bursts else SLOTS
+        kinds = sorted(OF_STORE[options.store] & set(options.kinds))
+        round_trip = SHORT_ROUND_TRIP if options.bursts else MAX_ROUND_TRIP
+        self.faults = Faults(options.seed, self.loop, kinds, round_trip)
         self._stores = self._new_stores()
         self.check: StoreCheck = self._stores.check
         if trace:
             self._stores.trace_to(self._note)
         self.run_log = RunLog(
-            self.loop.time, self.store_clock, self.loop.is_live, self._is_justified, self.check, self.report
+            self.loop.time, self.store_clock, self.loop.is_live, self._is_justified, self.check, self.report, slots
         )
         self.world = World(
             options.seed,
@@ -85,6 +90,7 @@ class Scenario:
             bug.worker_factory,
             bug.poll_interval,
             self._stores.max_skew,
+            slots,
         )
         if options.flows:
             self.world.flows = FlowWorld(self.check)

@@ -36,7 +36,7 @@ def parse_options(text: str) -> Options:
     kinds = tuple(kind for kind in KINDS if kind not in left_out)
     nodes = int(given.get("nodes", 0))
     seconds = float(given.get("seconds", 25))
-    return Options(int(seed), kinds, nodes, seconds, given.get("store", "memory"), "flows" in given)
+    return Options(int(seed), kinds, nodes, seconds, given.get("store", "memory"), "flows" in given, "bursts" in given)
 
 
 def options_text(options: Options) -> str:
@@ -45,6 +45,8 @@ def options_text(options: Options) -> str:
     text = f"{options.seed} store={options.store} nodes={options.nodes} seconds={options.seconds:g}"
     if options.flows:
         text += " flows=yes"
+    if options.bursts:
+        text += " bursts=yes"
     return f"{text} without={','.join(left_out)}" if left_out else text
 
 

@@ -30,6 +30,11 @@ def test_no_seed_violates_an_invariant_of_flows(store: str, seeds: str) -> None:
     simulate("--flows", "--seeds", seeds, "--store", store)
 
 
+@pytest.mark.parametrize(("store", "seeds"), [("memory", "40"), ("sqlite", "10")])
+def test_no_seed_violates_an_invariant_when_tasks_are_claimed_ahead(store: str, seeds: str) -> None:
+    simulate("--bursts", "--seeds", seeds, "--store", store)
+
+
 def test_every_planted_bug_is_found() -> None:
     simulate("--bug", "all")
 
