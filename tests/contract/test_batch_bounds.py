@@ -5,8 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from onthedot.clock.manual import ManualClock
-from onthedot.stores.contract import BATCH, Store
+from onthedot.stores.contract import BATCH, MAX_ADD, DeadlinePassed, Store
 from tests.contract.steps import Worker, add, limit, member, names, states, task, tasks, waiting
 
 
@@ -127,3 +129,23 @@ async def test_ten_thousand_tasks_that_wait_for_one_counter_all_run_once(store: 
         ran += [each.uuid for each in claim.tasks]
     assert sorted(ran) == sorted(added)
     assert await states(store, added[::1000]) == ["succeeded"] * 10
+
+
+async def test_largest_add_is_stored_in_one_step_and_each_of_its_tasks_runs_once(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
+    await worker.heartbeat()
+    number = MAX_ADD - 1
+    flow = [*(member("f") for _ in range(number)), waiting(("f", number), source="b")]
+    with pytest.raises(DeadlinePassed):
+        await store.add(flow, clock.now() - 1)
+    assert await store.tally() == {}
+    added = await add(store, *flow)
+    assert all(not each.fresh for each in await store.add(flow))
+    ran: list[str] = []
+    claim = await worker.claim("a", "b", total=2000)
+    while claim.tasks:
+        ran += [each.uuid for each in claim.tasks]
+        claim = await worker.claim("a", "b", outcomes=[worker.done(each.uuid) for each in claim.tasks], total=2000)
+    assert sorted(ran[:number]) == sorted(added[:number])
+    assert ran[number:] == added[number:]

@@ -26,9 +26,10 @@ KILLS = scaled(20, 1_000)  # a busy machine needs an end of them: with 4 workers
 PART = 1_000  # tasks per add
 ENQUEUE = f"""
 import os, signal, sys
-from onthedot.flows import links
+from onthedot.flows import links, tasks
 from tests.faults import flow_app
 
+tasks.MAX_WHOLE_BYTES = 0  # several adds store it
 point, links.START_TIMEOUT = sys.argv[1], int(sys.argv[2])
 store = flow_app.app.runtime.store
 add, adds = store.add, 0

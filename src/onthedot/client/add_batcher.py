@@ -16,7 +16,7 @@ from onthedot.stores.contract import BATCH, Added, DeadlinePassed, NewTask, Stor
 class _PendingAdd(Struct, frozen=True, gc=False):
     """gc=False: a tracked object more per pending add makes the collector run in every burst of a hundred adds."""
 
-    tasks: Sequence[NewTask]  # at most BATCH
+    tasks: Sequence[NewTask]
     answer: asyncio.Future[Sequence[Added]]
 
 
@@ -34,9 +34,12 @@ class AddBatcher:
         self._solo_write = False  # a caller is writing its own task
         self._batching = False  # the last write had several adds, so more of them are likely to come together
 
-    async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        """Tasks are stored when this returns. A cancelled caller does not cancel the write, which has others' tasks."""
-        if len(tasks) > BATCH:
+    async def add(self, tasks: Sequence[NewTask], most: int = BATCH) -> Sequence[Added]:
+        """Tasks are stored when this returns. A cancelled caller does not cancel the write, which has others' tasks.
+
+        most: so many are stored together, all or none; ≤ MAX_ADD
+        """
+        if len(tasks) > most:
             return await self._add_parts(tasks)
         traits = self._store.traits
         if traits.synchronous:

@@ -24,7 +24,7 @@ from onthedot.operations import Operations
 from onthedot.operations.limits import CodeDefinitions
 from onthedot.operations.streams import with_items
 from onthedot.stores.capabilities import Outbox, capability
-from onthedot.stores.contract import Added, NewEvent, NewTask, Record, Store
+from onthedot.stores.contract import BATCH, Added, NewEvent, NewTask, Record, Store
 
 
 @dataclass(frozen=True)
@@ -104,11 +104,17 @@ class StoreClient:
             await self._compare((task,), (added,))
         return added
 
-    async def add_many(self, tasks: Sequence[NewTask], remote: Collection[str] = ()) -> Sequence[Added]:
-        """Stores tasks; they are stored when this returns. remote: sources whose code is elsewhere."""
+    async def add_many(
+        self, tasks: Sequence[NewTask], remote: Collection[str] = (), most: int = BATCH
+    ) -> Sequence[Added]:
+        """Stores tasks; they are stored when this returns.
+
+        remote: sources whose code is elsewhere
+        most: so many are stored together, all or none; ≤ MAX_ADD
+        """
         if remote:
             tasks = await self._routed(tasks, remote)
-        answers = await self._add(tasks)
+        answers = await self._add(tasks, most)
         fresh = [task for task, added in zip(tasks, answers, strict=True) if added.fresh]
         if len(fresh) < len(tasks):
             await self._compare(tasks, answers)
@@ -128,53 +134,53 @@ class StoreClient:
         routed = iter(await self.lane_router.route([task for task in tasks if task.source in remote]))
         return [next(routed) if task.source in remote else task for task in tasks]
 
-    def _add(self, tasks: Sequence[NewTask]) -> Coroutine[Any, Any, Sequence[Added]]:
+    def _add(self, tasks: Sequence[NewTask], most: int = BATCH) -> Coroutine[Any, Any, Sequence[Added]]:
         if self._tracer is not None:
-            return self._add_traced(self._tracer.begin_send(tasks))
-        return self._add_any(tasks)
+            return self._add_traced(self._tracer.begin_send(tasks), most)
+        return self._add_any(tasks, most)
 
-    async def _add_traced(self, span: SendSpan) -> Sequence[Added]:
+    async def _add_traced(self, span: SendSpan, most: int) -> Sequence[Added]:
         try:
-            answers = await self._add_any(span.tasks)
+            answers = await self._add_any(span.tasks, most)
         except BaseException as error:
             span.end(error)
             raise
         span.end()
         return answers
 
-    def _add_any(self, tasks: Sequence[NewTask]) -> Coroutine[Any, Any, Sequence[Added]]:
+    def _add_any(self, tasks: Sequence[NewTask], most: int) -> Coroutine[Any, Any, Sequence[Added]]:
         if self._modes.accept_all():
-            return self._add_accepted(tasks)
-        return self._add_checked(tasks)
+            return self._add_accepted(tasks, most)
+        return self._add_checked(tasks, most)
 
-    async def _add_checked(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+    async def _add_checked(self, tasks: Sequence[NewTask], most: int) -> Sequence[Added]:
         """Refuses tasks of frozen sources; once per second this reads which ones are."""
         await self._modes.check(tasks)
-        return await self._add_accepted(tasks)
+        return await self._add_accepted(tasks, most)
 
-    def _add_accepted(self, tasks: Sequence[NewTask]) -> Coroutine[Any, Any, Sequence[Added]]:
+    def _add_accepted(self, tasks: Sequence[NewTask], most: int) -> Coroutine[Any, Any, Sequence[Added]]:
         limits = self._pending_limits
         if limits.by_source or limits.for_all:
-            return self._add_limited(tasks)
+            return self._add_limited(tasks, most)
         if self._counts.watched and self._is_counted:
-            return self._add_counted(tasks)
-        return self._batcher.add(tasks)
+            return self._add_counted(tasks, most)
+        return self._batcher.add(tasks, most)
 
-    async def _add_limited(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+    async def _add_limited(self, tasks: Sequence[NewTask], most: int) -> Sequence[Added]:
         coming = await self._pending_gate.reserve(tasks)
         try:
             if self._counts.watched and self._is_counted:
-                return await self._add_counted(tasks)
-            return await self._batcher.add(tasks)
+                return await self._add_counted(tasks, most)
+            return await self._batcher.add(tasks, most)
         finally:
             self._pending_gate.release(coming)
 
-    async def _add_counted(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+    async def _add_counted(self, tasks: Sequence[NewTask], most: int) -> Sequence[Added]:
         """Counts the tasks, so that ``status()`` need not wait for the store."""
         answers: Sequence[Added] = ()
         self._counts.add_started()
         try:
-            answers = await self._batcher.add(tasks)
+            answers = await self._batcher.add(tasks, most)
         finally:
             self._counts.add_finished(tasks, answers)
         return answers

@@ -1,4 +1,4 @@
-"""Adding flows: one add up to 1,000 tasks; above, ordered adds and the start signal."""
+"""Adding flows: one add for most; for very large ones ordered adds and the start signal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onthedot.errors import StoreRefused
 from onthedot.flows.tasks import MAX_AT_ONCE, Flow
 from onthedot.model.flow_names import start_signal
 from onthedot.operations.workers import live_workers
-from onthedot.stores.contract import SESSION_FORMAT, Added, NewSignal, Store
+from onthedot.stores.contract import MAX_ADD, SESSION_FORMAT, Added, NewSignal, Store
 
 
 async def add_flow(client: StoreClient, flow: Flow, *, named: bool) -> Added:
@@ -20,11 +20,13 @@ async def add_flow(client: StoreClient, flow: Flow, *, named: bool) -> Added:
     if flow.is_single:
         return await client.add(flow.last, remote=bool(flow.remote))
     if await is_stored(client.store, flow, named=named):
-        if len(flow) > MAX_AT_ONCE:
+        if len(flow) > MAX_AT_ONCE:  # the stored one may be larger, in bytes
             await _start(client.store, flow.uuid)
         return Added(flow.uuid, fresh=False)
-    if len(flow) <= MAX_AT_ONCE:
-        answers: Sequence[Added] = await client.add_many(flow.tasks, flow.remote)
+    if not flow.starts:
+        answers: Sequence[Added] = await client.add_many(flow.tasks, flow.remote, MAX_ADD)
+        if not all(added.fresh for added in answers):  # some were stored by an add of several parts
+            await _start(client.store, flow.uuid)
         return answers[len(flow.members)]
     for begin in range(0, len(flow.members), MAX_AT_ONCE):
         await client.add_many(flow.members[begin : begin + MAX_AT_ONCE], flow.remote)

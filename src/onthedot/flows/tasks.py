@@ -20,21 +20,28 @@ from onthedot.flows.graph import JOIN_ADVICE, Graph, Member, build_graph, has_pl
 from onthedot.flows.groups import Group
 from onthedot.flows.links import FlowLinks
 from onthedot.model.flow_names import JOIN, MemberUuids
-from onthedot.stores.contract import BATCH, Links, NewTask, Policy
+from onthedot.stores.contract import BATCH, MAX_ADD, Links, NewTask, Policy
 
-MAX_AT_ONCE = BATCH  # tasks that one add stores, all or nothing
+MAX_AT_ONCE = BATCH  # tasks that one add stores in any case, all or nothing, also beside the end of a task
+MAX_WHOLE = MAX_ADD  # tasks that one add stores if it has no more than MAX_WHOLE_BYTES
+MAX_WHOLE_BYTES = 8 << 20
 ITEMS = "items"  # the argument of a join
 
 
 @dataclass
 class Flow:
-    """The tasks of a flow: each member comes after those that it follows. Handlers wait for the last task."""
+    """The tasks of a flow: each member comes after those that it follows. Handlers wait for the last task.
+
+    remote: sources whose code is elsewhere
+    starts: several adds store it, and its first tasks wait for the start signal
+    """
 
     uuid: str
     members: list[NewTask]
     last: NewTask
     handlers: list[NewTask]
-    remote: frozenset[str]  # sources whose code is elsewhere
+    remote: frozenset[str]
+    starts: bool = False
 
     @property
     def tasks(self) -> list[NewTask]:
@@ -47,6 +54,14 @@ class Flow:
     def is_single(self) -> bool:
         """It is one plain task, linked to nothing."""
         return len(self) == 1
+
+    @property
+    def is_whole(self) -> bool:
+        """One add can store it without delaying others for long."""
+        count = len(self)
+        return count <= MAX_AT_ONCE or (
+            count <= MAX_WHOLE and sum([len(task.body) for task in self.tasks]) <= MAX_WHOLE_BYTES
+        )
 
 
 def make_flow(call: Call[Any], uuid: str | None = None, parent: str | None = None, *, at_once: str = "") -> Flow:
@@ -62,7 +77,12 @@ def make_flow(call: Call[Any], uuid: str | None = None, parent: str | None = Non
         _check_count(count, at_once)
     if count == 1:
         return _single(graph, uuid, parent)
-    return _Maker(uuid or owner.new_uuid(), graph, parent, starts=count > MAX_AT_ONCE).make()
+    name = uuid or owner.new_uuid()
+    if count <= MAX_WHOLE:
+        flow = _Maker(name, graph, parent, starts=False).make()
+        if flow.is_whole:
+            return flow
+    return _Maker(name, graph, parent, starts=True).make()
 
 
 def make_child(call: Call[Any], uuid: str, parent: str) -> Flow:
@@ -137,7 +157,7 @@ class _Maker:
             handlers.append(replace(new, uuid=self._uuids.of(number), after=0, links=links))
         calls = [member.call for member in (*graph.members, graph.last)]
         remote = _remote([*calls, *(handler.call for handler in graph.handlers)])
-        return Flow(self._flow, members, last, handlers, remote)
+        return Flow(self._flow, members, last, handlers, remote, self._starts)
 
     def _member(self, member: Member) -> NewTask:
         uuid = self._flow if member.number is None else self._uuids.of(member.number)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from onthedot import App, Explanation, StoreUnavailable, TaskFailed, current_task, group
+from onthedot.flows import tasks as flow_tasks
 from onthedot.stores.contract import Added, NewTask
 from tests.support.waits import LONG, SOON, until
 
@@ -59,6 +60,7 @@ async def test_explanation_of_other_waits(app: App, monkeypatch: pytest.MonkeyPa
 
     with monkeypatch.context() as patch:
         patch.setattr(app.runtime.store, "signal", unavailable)
+        patch.setattr(flow_tasks, "MAX_WHOLE_BYTES", 0)
         with pytest.raises(StoreUnavailable):
             await group(same.s(number) for number in range(1001)).enqueue(uuid="large")
     first = next(iter((await app.find(state="waiting", source="same", limit=1)).tasks))
@@ -95,6 +97,7 @@ async def test_explanation_counts_the_tasks_of_a_flow_that_are_added(app: App, m
 
     with monkeypatch.context() as patch:
         patch.setattr(app.runtime.store, "add", add)
+        patch.setattr(flow_tasks, "MAX_WHOLE_BYTES", 0)
         with pytest.raises(StoreUnavailable):
             await group(same.s(number) for number in range(2500)).enqueue(uuid="large")
     (first,) = await app.find(source="same", limit=1)

@@ -26,7 +26,7 @@ Invariants, tested by one suite over all stores (``tests/contract``):
 3. *Settle is the only end.* A task that must end without a run (cancelled, expired, crashed too often, undecodable,
    unknown to a private store, not wanted after the ends of others) is handed out as a *chore*: leased like a run,
    outside all limits, and settled by the session that got it.
-4. Order is ``(rank = due − boost, seq)``. An add takes and a turn promotes at most ``BATCH`` tasks.
+4. Order is ``(rank = due − boost, seq)``. A turn promotes at most ``BATCH`` tasks.
 """
 
 from onthedot.stores.contract.changes import (
@@ -121,6 +121,7 @@ from onthedot.stores.contract.tasks import (
     DEFAULT as DEFAULT,
     ENDED as ENDED,
     LIVE as LIVE,
+    MAX_ADD as MAX_ADD,
     NO_HISTORY as NO_HISTORY,
     NOT_STARTED as NOT_STARTED,
     PENDING as PENDING,

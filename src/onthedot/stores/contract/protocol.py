@@ -39,7 +39,7 @@ class Tasks(Protocol):
     """The verbs of tasks: add, claim, settle, cancel, move."""
 
     async def add(self, tasks: Sequence[NewTask], deadline: float | None = None) -> Sequence[Added]:
-        """Insert up to BATCH tasks; the answer has one `Added` per task, in order.
+        """Insert up to MAX_ADD tasks, all or none; the answer has one `Added` per task, in order.
 
         deadline: the store's time, in ms, at which the caller gives up. A request that is executed later stores nothing
         and raises `DeadlinePassed`.

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from onthedot.stores.contract.counters import Links, Wait
 
-BATCH = 1000  # the most an add takes and a turn promotes; part of the semantics, the same in every store
+BATCH = 1000  # the most a turn promotes and most calls take; part of the semantics, the same in every store
+MAX_ADD = 11_000  # the most tasks of one add; callers that have no reason to store them together add BATCH at a time
 
 RECENT_MS = 10_000  # a repeated add within this time of the first is not fresh, even if the task has ended with keep=0
 
