@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import count
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
@@ -31,10 +32,12 @@ class _RawResult(Struct, forbid_unknown_fields=True):
 
     value: Raw = ABSENT
     open: Any = ABSENT
-    many: list[Raw] = ABSENT
+    many: Raw = ABSENT
 
 
 _read = msgspec.json.Decoder(_RawResult).decode
+_read_items = msgspec.json.Decoder(list[_RawResult]).decode
+_split_items = msgspec.json.Decoder(list[Raw]).decode
 _read_any = msgspec.json.Decoder(Any).decode
 
 
@@ -59,30 +62,36 @@ class ResultReader:
 
     def read(self, data: bytes | Raw, path: str) -> Any:
         """The value; ValueError if it does not fit the annotation."""
-        stored = _read(data)
+        return self._read_stored(_read(data), path)
+
+    def _read_stored(self, stored: _RawResult, path: str, at: int | None = None) -> Any:
+        """path: of the value, or of the list of which it is the element `at`."""
+        if stored.value is ABSENT and stored.open is ABSENT and stored.many is ABSENT and self._takes_none:
+            return None
+        if stored.value is not ABSENT and self._success.read is not None:
+            return self._success.read(bytes(stored.value))
+        if at is not None:
+            path = f"{path}[{at}]"
         if stored.many is not ABSENT:
-            return self._read_many(stored.many, path)
+            return self._read_many(_read_items(stored.many), path)
         if stored.open is not ABSENT:
             value = from_tagged(stored.open, {**self._codec.classes, **_CLASSES})
         elif stored.value is ABSENT:
-            if self._takes_none:
-                return None
             value = None
-        elif self._success.read is not None:
-            return self._success.read(bytes(stored.value))
         else:
             value = _read_any(stored.value)
         self._codec.check(value, path)
         return value
 
-    def _read_many(self, items: Sequence[Raw], path: str) -> object:
+    def _read_many(self, items: Sequence[_RawResult], path: str) -> object:
         make, readers, is_exact = self._container
         if len(readers) == 1:
             readers = [readers[0]] * len(items)
         if len(readers) != len(items):
             raise ValueError(f"{path} are {len(items)} results where {len(readers)} are declared")
-        each = zip(items, readers, strict=True)
-        value = make([reader.read(item, f"{path}[{at}]") for at, (item, reader) in enumerate(each)])
+        value = make(
+            [reader._read_stored(item, path, at) for item, reader, at in zip(items, readers, count(), strict=False)]
+        )
         if not is_exact:
             self._codec.check(value, path)
         return value
@@ -122,9 +131,12 @@ class ResultReader:
 
 def load_untyped(data: bytes | Raw) -> object:
     """The value without an annotation: a group's results are a list."""
-    stored = _read(data)
+    return _load_untyped(_read(data))
+
+
+def _load_untyped(stored: _RawResult) -> object:
     if stored.many is not ABSENT:
-        return [load_untyped(item) for item in stored.many]
+        return [_load_untyped(item) for item in _read_items(stored.many)]
     if stored.open is not ABSENT:
         return from_tagged(stored.open, _CLASSES)
     if stored.value is ABSENT:
@@ -146,7 +158,7 @@ def split_many(data: bytes) -> Sequence[bytes]:
     many = _read(data).many
     if many is ABSENT:
         raise ValueError("it is not the result of a group")
-    return [b"" if bytes(item) == EMPTY_RESULT else bytes(item) for item in many]
+    return [b"" if bytes(item) == EMPTY_RESULT else bytes(item) for item in _split_items(many)]
 
 
 def store_failure(failure: TaskFailure) -> bytes:

@@ -20,7 +20,10 @@ class LinkedTasks(Protocol):
         ...
 
     def adjust(self, record: Record, outcome: Outcome, *, cancelled: bool = False) -> Outcome:
-        """The outcome as it is settled. cancelled: the run was asked to end."""
+        """The outcome as it is settled; a task that has completed without effects is settled as it is.
+
+        cancelled: the run was asked to end
+        """
         ...
 
     async def results(self, record: Record, page: int) -> Sequence[object]:

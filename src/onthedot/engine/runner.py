@@ -325,7 +325,8 @@ class Runner:
         if not run.ended and outcome is not None:
             run.ended = True
             if run.record.links is not None:
-                outcome = self._adjusted(run, outcome)
+                if type(outcome) is not Completed or outcome.effects is not None:
+                    outcome = self._adjusted(run, outcome)
                 self.slots.expect_end_of_wait()
             if type(outcome) is not Completed:
                 outcome = self._with_times(run, outcome)

@@ -274,13 +274,18 @@ def with_clear_error(call: Call[Any], make: Callable[..., NewTask], *parts: Any)
     try:
         return make(*parts)
     except ArgumentError:
-        for value in (*call.args, *call.kwargs.values()):
-            for each in cast("list[object]", value) if type(value) is list else [value]:
-                found = _find_result(each)
-                if found is not None and found is not each:
-                    kind = type(each).__name__
-                    raise ArgumentError(f"{call.source}: {found!r} is in a {kind}: {MISPLACED_RESULT}") from None
+        check_results(call)
         raise
+
+
+def check_results(call: Call[Any]) -> None:
+    """Raises ArgumentError for a result inside of an argument that is no list."""
+    for value in (*call.args, *call.kwargs.values()):
+        for each in cast("list[object]", value) if type(value) is list else [value]:
+            found = _find_result(each)
+            if found is not None and found is not each:
+                kind = type(each).__name__
+                raise ArgumentError(f"{call.source}: {found!r} is in a {kind}: {MISPLACED_RESULT}") from None
 
 
 def _find_result(value: object, depth: int = 8) -> object:

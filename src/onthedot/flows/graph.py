@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from msgspec import Struct
+
 from onthedot.errors import ArgumentError
-from onthedot.flows.calls import NO_RELATIONS, Call, FirstFailure, Handler, Result
+from onthedot.flows.calls import NO_RELATIONS, Call, FirstFailure, FlowAdder, Handler, Result
 from onthedot.flows.groups import Group
 
 MAX_PATH = 1000  # tasks on the longest path
@@ -15,8 +17,7 @@ _PLACEHOLDERS: frozenset[type] = frozenset({FirstFailure, Result})
 JOIN_ADVICE = "put a joining task between"
 
 
-@dataclass(eq=False, slots=True)
-class Member:
+class Member(Struct, eq=False, gc=False):
     """A task of a flow. number: None of the last one, whose uuid is the flow's id.
 
     predecessors: numbers of the tasks that end before it starts; one object for members with the same ones
@@ -146,11 +147,14 @@ class _Builder:
         }
         numbers_of: dict[int, tuple[int, ...]] = {}  # by the id of a set; tasks that follow the same ones share one
         members: list[Member] = []
+        before: dict[int, None] | None = None
+        followed: tuple[int, ...] = ()
         for key in tasks:
-            before = predecessors[key]
-            followed = numbers_of.get(id(before))
-            if followed is None:
-                followed = numbers_of[id(before)] = tuple([numbers[each] for each in before])
+            if predecessors[key] is not before:  # those of a group follow the same ones
+                before = predecessors[key]
+                if id(before) not in numbers_of:
+                    numbers_of[id(before)] = tuple([numbers[each] for each in before])
+                followed = numbers_of[id(before)]
             collects = bool(self.collecting) and self._collects(key, joined)
             member = Member(self.calls[key], numbers.get(key), followed, collects, key in stopping, key in joined)
             members.append(member)
@@ -184,9 +188,12 @@ class _Builder:
                 stack += [(each, None) for each in reversed(needed) if id(each) not in begun]
 
     def _visit_leaves(self, calls: Iterable[Call[Any]], portal: object) -> None:
+        known: FlowAdder | None = None  # most calls share one
         for call in calls:
-            if call.origin().portal is not portal:
-                raise _other_app(call)
+            if call.adder is not known:
+                known = call.adder
+                if known.portal is not portal:
+                    raise _other_app(call)
             self.calls.setdefault(id(call), call)
 
     def _visit(self, call: Call[Any], direct: list[Call[Any]], portal: object) -> None:
@@ -268,9 +275,9 @@ class _Builder:
 
     def _levels(self, tasks: Sequence[int], predecessors: dict[int, dict[int, None]]) -> dict[int, int]:
         """The number of tasks on the longest path to each, so that a task comes after all that it follows."""
-        levels: dict[int, int] = {}
+        levels = {key: 1 for key, before in predecessors.items() if not before}
         after: dict[int, int] = {}  # the level of what follows a set, by the id of the set
-        stack = list(reversed(tasks))
+        stack = [key for key in reversed(tasks) if predecessors[key]]
         while stack:
             key = stack[-1]
             if key in levels:

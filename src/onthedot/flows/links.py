@@ -30,8 +30,9 @@ class FlowLinks:
         self._names: dict[frozenset[int], str] = {frozenset(counted): flow}  # of counters, by the ends that they count
         self._counters: dict[int, str] = {}  # their names by the id of a member's predecessors
         self._increments: list[tuple[str, ...]] = [()] * len(graph.members)  # by the number of a member
+        own = (flow,)
         for number in counted:
-            self._increments[number] = (flow,)
+            self._increments[number] = own
         for member in (*graph.members, graph.last):
             if member.predecessors and id(member.predecessors) not in self._counters:
                 self._counters[id(member.predecessors)] = self._counter(frozenset(member.predecessors))

@@ -34,6 +34,7 @@ from onthedot.stores.contract import (
 )
 
 MAX_RESULTS = 64 << 20  # bytes that are passed to one task
+_INPUTS = b'"inputs":'
 
 
 class _MemberHeaders(Struct):
@@ -46,7 +47,7 @@ _read_body = msgspec.json.Decoder(StoredBody).decode
 
 def read_inputs(body: bytes) -> Inputs | None:
     """The inputs of a member; None: it needs none, or its body cannot be read."""
-    if b'"inputs":' not in body:
+    if _INPUTS not in body:
         return None
     try:
         return _read_headers(body).inputs
@@ -71,6 +72,8 @@ class FlowTasks:
         self._new_uuid = new_uuid
 
     def has_inputs(self, record: Record) -> bool:
+        if _INPUTS not in record.body:  # most members of most groups
+            return False
         inputs = read_inputs(record.body)
         return inputs is not None and bool(inputs.args or inputs.failures or inputs.starts)
 
@@ -115,23 +118,24 @@ class FlowTasks:
         size = 0
         for start in range(0, len(numbers), BATCH):
             page = numbers[start : start + BATCH]
-            names = list(map(uuids.of, page))
-            for number, data in zip(page, await self._stored_results(names, collects=inputs.collects), strict=True):
-                found[number] = data
-                size += len(data)
-                if size > MAX_RESULTS:
-                    raise Reject(
-                        f"{record.source}: the results of its {len(numbers):,} predecessors take more than "
-                        f"{MAX_RESULTS >> 20} MiB; let it follow them with .after(group), and read them with `async "
-                        "for result in ctx.results()`"
-                    )
+            stored = await self._stored_results(list(map(uuids.of, page)), collects=inputs.collects)
+            found.update(zip(page, stored, strict=True))
+            size += sum(map(len, stored))
+            if size > MAX_RESULTS:
+                raise Reject(
+                    f"{record.source}: the results of its {len(numbers):,} predecessors take more than "
+                    f"{MAX_RESULTS >> 20} MiB; let it follow them with .after(group), and read them with `async "
+                    "for result in ctx.results()`"
+                )
         return found
 
     async def _stored_results(self, uuids: Sequence[str], *, collects: bool) -> list[bytes]:
         """The stored result of each member. The record of one that has none of its own decides what takes its place."""
         stored = list(await self._store.results(uuids))
         others = [
-            index for index, data in enumerate(stored) if data is None or data == NOT_STORED or is_reference(data)
+            index
+            for index, data in enumerate(stored)
+            if data is None or (data and (data == NOT_STORED or is_reference(data)))  # b"" is None
         ]
         records = await self._get([uuids[index] for index in others]) if others else ()
         for index, record in zip(others, records, strict=True):

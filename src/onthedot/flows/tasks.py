@@ -15,7 +15,7 @@ from onthedot.codec.body import NO_HEADERS, Headers, Inputs, StoredBody
 from onthedot.codec.results import store_many
 from onthedot.definitions.new_task import AGING, due_time
 from onthedot.errors import ArgumentError
-from onthedot.flows.calls import Call, FirstFailure, Result, with_clear_error
+from onthedot.flows.calls import Call, FirstFailure, Result, check_results, with_clear_error
 from onthedot.flows.graph import JOIN_ADVICE, Graph, Member, build_graph, has_placeholders, is_placeholder, results_in
 from onthedot.flows.groups import Group
 from onthedot.flows.links import FlowLinks
@@ -163,8 +163,8 @@ class _Maker:
         uuid = self._flow if member.number is None else self._uuids.of(member.number)
         if isinstance(member.call, Group):
             return self._join(member, member.call, uuid)
-        delay = self._delay(member)
-        new = self._call(member, uuid, self._links.of(member, delay))
+        delay = self._delay(member) if member.call.call_options else 0
+        new = self._call(member, member.call, uuid, self._links.of(member, delay))
         return replace(new, after=0) if delay else new
 
     def _delay(self, member: Member) -> int:
@@ -180,24 +180,28 @@ class _Maker:
             return self._task_with_results(call, Inputs(flow=self._flow))
         return with_clear_error(call, call.definition.new_task, call.args, call.kwargs, call.call_options)
 
-    def _call(self, member: Member, uuid: str, links: Links) -> NewTask:
-        call = member.call
+    def _call(self, member: Member, call: Call[Any], uuid: str, links: Links) -> NewTask:
         options = call.call_options
-        if call.definition.options.unique or (options and ("unique" in options or "uuid" in options)):
+        definition = call.definition
+        if definition.options.unique or (options and ("unique" in options or "uuid" in options)):
             option = "uuid" if "uuid" in options else "unique"
             advice = "give the flow a uuid: .enqueue(uuid=…)"
             if self._is_child:
                 advice = "ctx.run adds a child once per attempt, under a uuid of its own"
             raise ArgumentError(f"{call.source}: {option}= on a task inside a flow; {advice}")
-        if has_placeholders(call):
+        if (call.args or call.kwargs) and has_placeholders(call):
             return self._task_with_results(call, self._inputs(member), uuid, links)
-        headers = self._headers(member)
-        return with_clear_error(call, call.definition.new_task, call.args, call.kwargs, options, headers, uuid, links)
+        headers = NO_HEADERS
+        if member.predecessors or member.stops or member.number is None:
+            headers = self._headers(member)
+        try:
+            return definition.new_task(call.args, call.kwargs, options, headers, uuid, links)
+        except ArgumentError:
+            check_results(call)
+            raise
 
     def _headers(self, member: Member) -> Headers:
         """Of a task without results as arguments; the members of a group share them."""
-        if not (member.predecessors or member.stops or member.number is None):
-            return NO_HEADERS
         key = (id(member.predecessors), member.collects, member.stops, member.number is None)
         headers = self._shared_headers.get(key)
         if headers is None:

@@ -191,7 +191,7 @@ class MemoryStore(MemoryOutbox):
     async def results(self, uuids: Sequence[str]) -> Sequence[bytes | None]:
         with self._lock:
             now = self._clock.now()
-            found = [self._tables.load(uuid) for uuid in uuids]
+            found = map(self._tables.records.get, uuids)
             return [
                 None if record is None or record.state != "succeeded" else self._tables.result(record, now)
                 for record in found
