@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from onthedot.stores.contract import (
     Completed,
-    Counter,
     Ended,
     NewTask,
     Note,
@@ -69,9 +68,9 @@ class TimeoutLeavesItsWaiter(MemoryTables):
 class FirstWaiterOnly(MemoryTables):
     """Of several tasks that wait for one counter, one is made due."""
 
-    def pop_reached(self, limit: int) -> list[tuple[Record, Counter]]:
+    def pop_reached(self, limit: int) -> list[Record]:
         found = super().pop_reached(limit)
-        for record, _ in found[1:]:
+        for record in found[1:]:
             assert record.wait is not None
             self.counters.add_waiting(record.wait, [record])
         self.counters.reached.clear()
@@ -81,12 +80,8 @@ class FirstWaiterOnly(MemoryTables):
 class RequiresIgnored(MemoryTables):
     """A task starts although the ends that it waited for are not as it requires."""
 
-    def pop_reached(self, limit: int) -> list[tuple[Record, Counter]]:
-        found: list[tuple[Record, Counter]] = []
-        for record, counter in super().pop_reached(limit):
-            assert record.wait is not None
-            found.append((record, replace(counter, failed=int(record.wait.requires == "failure"))))
-        return found
+    def pop_reached(self, limit: int) -> list[Record]:
+        return [_requiring_nothing(record) for record in super().pop_reached(limit)]
 
 
 class MarkRemovedBeforeTheRead(MemoryTables):
@@ -120,6 +115,16 @@ class WaitsForgotten(MemoryTables):
             task if task.links is None else replace(task, links=replace(task.links, waits=None)) for task in tasks
         ]
         return super().insert(started)
+
+
+def _requiring_nothing(record: Record) -> Record:
+    wait = record.wait
+    assert wait is not None
+    any_ends = replace(wait, requires="any")
+    if record.history.wait is not None:
+        return replace(record, history=replace(record.history, wait=any_ends))
+    assert record.links is not None
+    return replace(record, links=replace(record.links, waits=any_ends))
 
 
 def _without_wait(task: NewTask) -> NewTask:

@@ -63,7 +63,7 @@ class Caps:
 DEFAULT_CAPS = Caps()
 
 
-class Inputs(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Inputs(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """The relation of a task's arguments to the flow that it belongs to.
 
     args: by name, the number of the member whose result it is, or a list of elements: a number, a range of numbers as
@@ -78,7 +78,7 @@ class Inputs(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
     """
 
     flow: str
-    args: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    args: dict[str, Any] = msgspec.field(default_factory=dict)
     failures: tuple[str, ...] = ()
     after: tuple[Any, ...] = ()
     total: int = 0
@@ -88,7 +88,7 @@ class Inputs(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
     starts: bool = False
 
 
-class Headers(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Headers(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """The values that a body carries beside the arguments."""
 
     at: str | None = None
@@ -104,7 +104,7 @@ class Headers(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkn
 NO_HEADERS = Headers()
 
 
-class StoredBody(Headers, frozen=True):
+class StoredBody(Headers, frozen=True, gc=False):
     """A body as it is written, or read without a signature."""
 
     args: Any = ABSENT

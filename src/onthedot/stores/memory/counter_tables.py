@@ -55,7 +55,7 @@ class MemoryCounterTables(MemorySideTables):
                 self.raise_counter(name, ends.ended, ends.failed)
         self._linked_ends.clear()
 
-    def pop_reached(self, limit: int) -> list[tuple[Record, Counter]]:
+    def pop_reached(self, limit: int) -> list[Record]:
         return self.counters.pop_reached(limit)
 
     def has_signal(self, name: str, signal_id: str) -> bool:

@@ -18,7 +18,6 @@ from onthedot.stores.contract import (
     Wait,
 )
 from onthedot.stores.memory.ordered_queue import OrderedQueue, last_key
-from onthedot.stores.rules.task_tables import first_reached
 
 
 class CounterTable:
@@ -67,7 +66,7 @@ class CounterTable:
                 if not queue.members:
                     del self._waiting[name]
 
-    def pop_reached(self, limit: int) -> list[tuple[Record, Counter]]:
+    def pop_reached(self, limit: int) -> list[Record]:
         """By seq. Their waits have not ended yet: the caller moves them all."""
         found: dict[int, Record] = {}
         while self.reached and len(found) < limit:
@@ -79,7 +78,7 @@ class CounterTable:
             if queue is None or not self._mark_reached(name):
                 del self.reached[name]
                 self._forget_empty(name)
-        return first_reached([found[seq] for seq in sorted(found)], self.get)
+        return [found[seq] for seq in sorted(found)]
 
     def _forget_empty(self, name: str) -> None:
         queue = self._waiting.get(name)

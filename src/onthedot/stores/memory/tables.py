@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from math import ceil
 
@@ -151,24 +151,24 @@ class MemoryTables(MemoryCounterTables):
     # -- places
 
     def enter(self, records: Sequence[Record]) -> None:
-        waiting: list[Record] = []
-        for record in records:
-            state = record.state
-            self.records[record.uuid] = record
-            self.counts(record.source)[state] += 1
+        """Tasks that are added or released together usually share all that decides about their place."""
+        self.records.update({record.uuid: record for record in records})
+        for sharing in _sharing_places(records):
+            first = sharing[0]
+            state = first.state
+            self.counts(first.source)[state] += len(sharing)
             if state == "ready":
-                self._ready_queue(record).push(record.rank, record)
-                self.notifications.woken.add(record.source)
+                self._ready_queue(first).push_many(first.rank, sharing)
+                self.notifications.woken.add(first.source)
             elif state == "parked":
-                assert record.lane is not None
-                self.limits.parked_in(record.lane).push(record.rank, record)
+                assert first.lane is not None
+                self.limits.parked_in(first.lane).push_many(first.rank, sharing)
             elif state == "waiting":
-                waiting.append(record)
+                self._enter_waiting(sharing)
                 continue
-            if state == "scheduled" or record.policy.expires is not None:
-                self._set_alarm(record)
-        if waiting:
-            self._enter_waiting(waiting)
+            if state == "scheduled" or first.policy.expires is not None:
+                for record in sharing:
+                    self._set_alarm(record)
         self.changes.entered += records
 
     def _enter_waiting(self, records: Sequence[Record]) -> None:
@@ -195,20 +195,20 @@ class MemoryTables(MemoryCounterTables):
             assert record.lane is not None
             self.limits.parked_in(record.lane).remove(record.rank, record)
         elif record.state == "waiting":
-            self._leave_waiting([record])
+            self._leave_waiting([record], timed=False)
 
-    def _leave_waiting(self, records: Sequence[Record]) -> None:
+    def _leave_waiting(self, records: Sequence[Record], *, timed: bool) -> None:
+        """timed: their timeouts end, too."""
         self.waiting.remove_many(0, records)
-        for wait, _, sharing in waits_of(records):
+        for wait, until, sharing in waits_of(records):
             self.counters.remove_waiting(wait, sharing)
+            if timed and until is not None:
+                self.alarms.remove_many(until, sharing)
 
     def leave_waits(self, records: Sequence[Record]) -> None:
-        for record in records:
-            self.counts(record.source)["waiting"] -= 1
-        self._leave_waiting(records)
-        for _, until, sharing in waits_of(records):
-            if until is not None:
-                self.alarms.remove_many(until, sharing)
+        for source, number in Counter(record.source for record in records).items():
+            self.counts(source)["waiting"] -= number
+        self._leave_waiting(records, timed=True)
 
     def clear_alarm(self, record: Record) -> None:
         alarm = alarm_of(record)
@@ -408,3 +408,25 @@ class MemoryTables(MemoryCounterTables):
         if claim is None or claim.chores:
             return record
         return with_state(record, "running", with_history(record.history, session=claim.session, started=claim.at))
+
+
+def _sharing_places(records: Sequence[Record]) -> list[list[Record]]:
+    """Records in runs with the same state, source, lane, due time, policy and history."""
+    runs: list[list[Record]] = []
+    sharing: list[Record] = []
+    first: Record | None = None
+    for record in records:
+        if (
+            first is None
+            or record.history is not first.history
+            or record.policy is not first.policy
+            or record.due != first.due
+            or record.state != first.state
+            or record.source != first.source
+            or record.lane != first.lane
+        ):
+            first = record
+            sharing = []
+            runs.append(sharing)
+        sharing.append(record)
+    return runs

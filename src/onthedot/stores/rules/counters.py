@@ -9,7 +9,7 @@ from typing import assert_never
 from onthedot.errors import StoreFull
 from onthedot.stores.contract import MAX_KEPT_SIGNALS, Counter, NewSignal, Record, Wait
 from onthedot.stores.rules.places import due_in, end_as_chore, wake
-from onthedot.stores.rules.task_tables import TaskTables
+from onthedot.stores.rules.task_tables import TaskTables, waits_of
 
 
 def uncount_end(tables: TaskTables, record: Record) -> None:
@@ -24,19 +24,24 @@ def end_waits(tables: TaskTables, limit: int) -> int:
     reached = tables.pop_reached(limit)
     woken: list[tuple[Record, int]] = []
     dues: dict[int, int | None] = {}  # by the id of a wait, which the tasks of a group share; None: it is not met
-    for record, counter in reached:
-        wait = record.wait
-        assert wait is not None
+    for wait, _, sharing in waits_of(reached):
         if id(wait) not in dues:
-            dues[id(wait)] = due_in(wait.delay, tables.now) if is_met(wait, counter) else None
+            dues[id(wait)] = due_in(wait.delay, tables.now) if is_met(wait, _first_reached(tables, wait)) else None
         due = dues[id(wait)]
         if due is None:
-            end_as_chore(tables, record, "upstream")
+            for record in sharing:
+                end_as_chore(tables, record, "upstream")
         else:
-            woken.append((record, due))
+            woken += [(record, due) for record in sharing]
     wake(tables, woken)
     tables.notifications.wait_over = len(reached) == limit
     return len(reached)
+
+
+def _first_reached(tables: TaskTables, wait: Wait) -> Counter:
+    """The first of its counters that has the value it waits for."""
+    counters = ((tables.counter(name), value) for name, value in wait.counters)
+    return next(counter for counter, value in counters if counter.value >= value)
 
 
 def is_met(wait: Wait, counter: Counter) -> bool:

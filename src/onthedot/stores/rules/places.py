@@ -74,7 +74,7 @@ def wake(tables: TaskTables, waits: Sequence[tuple[Record, int]]) -> None:
     tables.leave_waits([record for record, _ in waits])
     for record, after_delay in waits:
         due = max(record.due, after_delay)
-        capacity = due <= now and has_capacity(tables, record)
+        capacity = record.lane is not None and due <= now and has_capacity(tables, record)
         place = next_place(due, record.lane, now, capacity=capacity)
         if place == "ready" and record.lane is not None:
             count_admitted(tables.limits.lane(record.lane), record, +1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -197,8 +197,8 @@ class TaskTables(Protocol):
         """Add to a counter, or subtract; set `notifications.wait_over` if a wait is over."""
         ...
 
-    def pop_reached(self, limit: int) -> list[tuple[Record, Counter]]:
-        """Waiting tasks, by seq, each with the first of its counters that has its value; they stay in their place."""
+    def pop_reached(self, limit: int) -> list[Record]:
+        """Waiting tasks, by seq, of which a counter has its value; they stay in their place."""
         ...
 
     def has_signal(self, name: str, signal_id: str) -> bool: ...
@@ -268,28 +268,16 @@ def waits_of(records: Sequence[Record]) -> list[tuple[Wait, int | None, list[Rec
     wait: Wait | None = None
     until: int | None = None
     sharing: list[Record] = []
+    first: Record | None = None
     for record in records:
-        own = record.wait
-        assert own is not None
-        if own is not wait or record.history.wait_until != until:
-            wait = own
-            until = record.history.wait_until
-            sharing = []
-            runs.append((wait, until, sharing))
+        if first is None or record.links is not first.links or record.history is not first.history:
+            first = record
+            own = record.wait
+            assert own is not None
+            if own is not wait or record.history.wait_until != until:
+                wait = own
+                until = record.history.wait_until
+                sharing = []
+                runs.append((wait, until, sharing))
         sharing.append(record)
     return runs
-
-
-def first_reached(records: Sequence[Record], counter: Callable[[str], Counter]) -> list[tuple[Record, Counter]]:
-    """Each record with the first of its counters that has the value it waits for. Those of a group share one wait."""
-    known: dict[int, Counter] = {}  # by the id of a wait
-    found: list[tuple[Record, Counter]] = []
-    for record in records:
-        wait = record.wait
-        assert wait is not None
-        reached = known.get(id(wait))
-        if reached is None:
-            counters = [(counter(name), value) for name, value in wait.counters]
-            reached = known[id(wait)] = next(each for each, value in counters if each.value >= value)
-        found.append((record, reached))
-    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onthedot.stores.contract import COUNTER_KEEP, MAX_SUBSCRIPTIONS, NO_COUNTER, Counter, NewSignal, Record
-from onthedot.stores.rules.task_tables import first_reached, waits_of
+from onthedot.stores.rules.task_tables import waits_of
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import TaskRow, json_list
 from onthedot.stores.sqlite.side_tables import SqliteSideTables
@@ -57,7 +57,7 @@ class SqliteCounterTables(SqliteSideTables):
             if timed and until is not None:
                 self._run(SQL["clear_timeouts"], (self.app, until, seqs))
 
-    def pop_reached(self, limit: int) -> list[tuple[Record, Counter]]:
+    def pop_reached(self, limit: int) -> list[Record]:
         found: dict[int, Record] = {}
         for (name,) in self._run(SQL["dirty"], (self.app, limit)).fetchall():
             rows = self._run(SQL["waiting"], (self.app, name, self.counter(name).value, limit)).fetchall()
@@ -67,7 +67,7 @@ class SqliteCounterTables(SqliteSideTables):
             if len(found) == limit:
                 break  # the next call looks at this counter again
             self._run(SQL["unmark_dirty"], (self.app, name))
-        return first_reached([found[seq] for seq in sorted(found)], self.counter)
+        return [found[seq] for seq in sorted(found)]
 
     def drop_counters(self, limit: int) -> None:
         self._run(SQL["drop_dirty"], (self.app, limit))  # all that waited were cancelled, and no turn has looked
