@@ -78,7 +78,7 @@ class Inputs(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
     """
 
     flow: str
-    args: dict[str, Any] = msgspec.field(default_factory=dict)
+    args: dict[str, Any] = {}  # copied by msgspec
     failures: tuple[str, ...] = ()
     after: tuple[Any, ...] = ()
     total: int = 0
