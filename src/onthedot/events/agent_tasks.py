@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
+
+from msgspec import Struct
 
 from onthedot.definitions.new_task import TaskOwner, TaskTemplate, render_template, task_policy
 from onthedot.errors import ArgumentError, BadLimit
@@ -12,7 +15,7 @@ from onthedot.events.bus import BusRecord
 from onthedot.events.cloudevents import EventParts, event_parts, message_attributes, type_of
 from onthedot.events.dead_letters import replay_number, replayed_for
 from onthedot.events.message_texts import MessageTexts, texts_of
-from onthedot.events.received_records import StoredRecord, place_of, stored_record, task_uuid, write_body
+from onthedot.events.received_records import StoredRecord, place_of, task_uuid, write_body
 from onthedot.model.options import AddOptions
 from onthedot.model.traces import PARENT_HEADER, STATE_HEADER, TraceContext, trace_of_headers
 from onthedot.stores.contract import NewTask
@@ -24,6 +27,7 @@ class AgentTasks:
     def __init__(self, source: AgentSource, reply_to: str) -> None:
         self._source = source
         self._agent = source.agent
+        self._group = source.group
         owner = TaskOwner(source.owner.new_uuid)
         owner.client = reply_to
         self._template = TaskTemplate(owner, source.name, source.options, source.limit_definitions)
@@ -85,6 +89,7 @@ class AgentTasks:
         uuid = task_uuid(self._agent.id, event_id, received.replay)
         return NewTask(uuid, self._source.name, body, lane=lane, policy=policy)
 
+    @cached_property
     def _fails_to(self) -> str:
         if self._agent.fails_as is None:
             return ""
@@ -100,23 +105,32 @@ class AgentTasks:
         return NewTask(uuid, self._source.name, body, policy=policy)
 
     def _stored(self, received: _Received, event: str, kind: str, problem: str) -> StoredRecord:
-        return stored_record(
-            received.record,
-            received.texts,
+        record = received.record
+        texts = received.texts
+        return StoredRecord(
             agent=self._agent.id,
-            group=self._source.group,
+            group=self._group,
             event=event,
             type=kind,
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            timestamp=texts.timestamp,
+            key=texts.key,
+            value=texts.value,
+            headers=texts.headers,
+            pairs=texts.pairs,
+            binary=texts.binary,
             arrived=int(received.arrived),
             replay=received.replay,
             fails_as=self._agent.fails_as,
-            fails_to=self._fails_to(),
+            fails_to=self._fails_to,
             dlt_suffix=self._source.host.settings().dlt_suffix,
             problem=problem,
         )
 
 
-class _Received(NamedTuple):
+class _Received(Struct, frozen=True, gc=False):
     """A record, and what is known of it."""
 
     record: BusRecord
@@ -132,6 +146,8 @@ def _leave_payload(data: bytes) -> None:
 
 def _trace_of(headers: Mapping[str, str]) -> TraceContext | None:
     """The span that has published a message, in a header of any case."""
+    if not headers:
+        return None
     found: dict[str, str] = {}
     for name, text in headers.items():
         if (lower := name.lower()) in (PARENT_HEADER, STATE_HEADER):

@@ -10,7 +10,8 @@ from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -27,9 +28,7 @@ JSON = "application/json"
 STRUCTURED = "application/cloudevents+json"
 PREFIX = "ce_"
 _FIRST_HEADERS = ((CONTENT_TYPE, JSON.encode()), (f"{PREFIX}specversion", b"1.0"))
-_ATTRIBUTE = "attribute"
-_OURS = "ours"
-_USER = "user"
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _read_any = payload_reader(Any)
 
 
@@ -66,8 +65,7 @@ def binary_headers(
     encoded = [
         *_FIRST_HEADERS,
         ("ce_id", event.id.encode()),
-        ("ce_type", event.type.encode()),
-        ("ce_source", source.encode()),
+        *_shared_headers(event.type, source),
         ("ce_time", time_text(at).encode()),
         ("ce_subject", event.aggregate_id.encode()),
         ("ce_aggregatetype", event.aggregate_type.encode()),
@@ -77,14 +75,23 @@ def binary_headers(
         encoded.append(("ce_correlationid", event.correlation_id.encode()))
     if event.causation_id is not None:
         encoded.append(("ce_causationid", event.causation_id.encode()))
-    encoded.append(("ce_dataversion", b"%d" % event.version))
-    encoded.append(("ce_retries", b"%d" % event.retries))
+    encoded += _number_headers(event.version, event.retries)
     if priority is not None:
         encoded.append(("ce_priority", str(priority).encode()))
     if sequence is not None:
         encoded.append(("ce_sequence", b"%d" % sequence))
     encoded.extend(headers)
     return tuple(encoded)
+
+
+@lru_cache(maxsize=1024)
+def _shared_headers(event_type: str, source: str) -> tuple[tuple[str, bytes], ...]:
+    return ("ce_type", event_type.encode()), ("ce_source", source.encode())
+
+
+@lru_cache(maxsize=1024)
+def _number_headers(version: int, retries: int) -> tuple[tuple[str, bytes], ...]:
+    return ("ce_dataversion", b"%d" % version), ("ce_retries", b"%d" % retries)
 
 
 def time_text(ms: int) -> str:
@@ -120,21 +127,25 @@ def read_event(message: BusMessage, place: str, read: Callable[[bytes], Any] | N
     >>> event.id, event.type, event.key, event.payload
     ('orders/3/17', '', 'k', [1])
     """
-    headers = [(name, readable(data)) for name, data in message.headers]
+    headers = _read_headers([(name, readable(data)) for name, data in message.headers])
     parts = _parts(headers, readable(message.key or b""), message.value, message.timestamp, place)
     return parts.event(parts.payload(read))
 
 
 def event_parts(texts: MessageTexts, place: str) -> EventParts:
     """The parts of an event of a message as texts; ValueError as for `read_event`."""
-    return _parts(texts.readable_headers(), texts.readable_key(), texts.value_bytes(), texts.timestamp, place)
+    if texts.is_regular:
+        return _parts(_regular_headers(texts.headers), texts.key or "", texts.value.encode(), texts.timestamp, place)
+    headers = _read_headers(texts.readable_headers())
+    return _parts(headers, texts.readable_key(), texts.value_bytes(), texts.timestamp, place)
 
 
 def message_attributes(message: BusMessage) -> dict[str, str]:
     """The attributes of a message as texts, as far as they can be read, without decoding the payload."""
     headers = _read_headers([(name, readable(data)) for name, data in message.headers])
     if not headers.is_structured:
-        return headers.attributes
+        named = headers.named.items()
+        return {name.removeprefix(PREFIX): text for name, text in named if name.startswith(PREFIX)}
     try:
         attributes = _structured_attributes(message.value)
     except ValueError:
@@ -145,32 +156,33 @@ def message_attributes(message: BusMessage) -> dict[str, str]:
 class EventParts(Struct, frozen=True, gc=False):
     """An event that was received, before its payload is decoded.
 
-    attributes: of the CloudEvent; another program may have given them other types. headers: those of the publisher.
+    named: has the attributes of the CloudEvent, with the names of headers in binary mode. headers: those of the
+    publisher.
     """
 
     place: str
     key: str  # of the message; "": none
     timestamp: int | None  # of the message
-    attributes: Mapping[str, Any]
+    named: Mapping[str, str]
     headers: Mapping[str, str]
     data: bytes
     content_type: str
 
     @property
     def id(self) -> str:
-        return self._text("id") or self.place
+        return self.named.get("ce_id") or self.place
 
     @property
     def type(self) -> str:
-        return self._text("type") or ""
+        return self.named.get("ce_type", "")
 
     @property
     def correlation_id(self) -> str:
-        return self._text("correlationid") or self.id
+        return self.named.get("ce_correlationid") or self.id
 
     @property
     def priority(self) -> int | None:
-        return _number(self.attributes.get("priority"), 1, 10)
+        return _number(self.named.get("ce_priority"), 1, 10)
 
     def payload(self, read: Callable[[bytes], Any] | None) -> Any:
         """Decoded by `read`, as for `read_event`. Raises ValueError."""
@@ -184,39 +196,34 @@ class EventParts(Struct, frozen=True, gc=False):
 
     def event(self, payload: Any) -> Event[Any]:
         """The event with its payload."""
-        attributes = self.attributes
+        get = self.named.get
         return received_event(
-            id=self.id,
-            type=self.type,
+            id=get("ce_id") or self.place,
+            type=get("ce_type", ""),
             payload=payload,
-            occurred_at=_time(self._text("time"), self.timestamp),
-            aggregate_id=self._text("subject"),
-            aggregate_type=self._text("aggregatetype"),
-            key=self.key or self._text("partitionkey"),
-            correlation_id=self._text("correlationid"),
-            causation_id=self._text("causationid"),
-            version=_number(attributes.get("dataversion"), 1) or 1,
-            retries=_number(attributes.get("retries"), 0) or 0,
-            priority=self.priority,
+            occurred_at=_time(get("ce_time"), self.timestamp),
+            aggregate_id=get("ce_subject"),
+            aggregate_type=get("ce_aggregatetype") or None,
+            key=self.key or get("ce_partitionkey"),
+            correlation_id=get("ce_correlationid"),
+            causation_id=get("ce_causationid") or None,
+            version=_number(get("ce_dataversion"), 1) or 1,
+            retries=_number(get("ce_retries"), 0) or 0,
+            priority=_number(get("ce_priority"), 1, 10),
             headers=self.headers,
         )
 
-    def _text(self, name: str) -> str | None:
-        value = self.attributes.get(name)
-        if value is None:
-            return None
-        return str(value) or None
 
-
-def _parts(texts: Iterable[tuple[str, str]], key: str, value: bytes, timestamp: int | None, place: str) -> EventParts:
-    headers = _read_headers(texts)
+def _parts(headers: _Headers, key: str, value: bytes, timestamp: int | None, place: str) -> EventParts:
     if headers.is_structured:
         attributes = _structured_attributes(value)
         data = _structured_data(attributes)
         content = str(attributes.get("datacontenttype", JSON))
-        return EventParts(place, key, timestamp, attributes, headers.users, data, content)
-    content = JSON if headers.content_type is None else headers.content_type
-    return EventParts(place, key, timestamp, headers.attributes, headers.users, value, content)
+        given = attributes.items()
+        named = {f"{PREFIX}{name}": str(text) for name, text in given if isinstance(text, str | int | float)}
+        return EventParts(place, key, timestamp, named, headers.users, data, content)
+    content = headers.named.get(CONTENT_TYPE, JSON)
+    return EventParts(place, key, timestamp, headers.named, headers.users, value, content)
 
 
 @lru_cache(maxsize=256)
@@ -237,32 +244,52 @@ def _structured_data(attributes: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode(attributes.get("data"))
 
 
-class _Headers(NamedTuple):
-    """The headers of a message. attributes: of a CloudEvent in binary mode. users: those that the library has not."""
+class _Headers(Struct, frozen=True, gc=False):
+    """The headers of a message. named: has those of the library, in lower case. users: those that the library has not.
 
-    content_type: str | None
-    attributes: dict[str, str]
-    users: dict[str, str]
+    The attributes of a CloudEvent in binary mode are among the first.
+    """
+
+    named: Mapping[str, str]
+    users: Mapping[str, str]
 
     @property
     def is_structured(self) -> bool:
-        return self.content_type is not None and _is_structured(self.content_type)
+        content_type = self.named.get(CONTENT_TYPE)
+        return content_type is not None and _is_structured(content_type)
 
 
 def _read_headers(headers: Iterable[tuple[str, str]]) -> _Headers:
-    """The last of several with a name counts."""
-    content_type: str | None = None
-    attributes: dict[str, str] = {}
+    """Of any message. The last of several with a name counts."""
+    named: dict[str, str] = {}
     users: dict[str, str] = {}
     for name, text in headers:
-        kind, known = _header_name(name)
-        if kind == _ATTRIBUTE:
-            attributes[known] = text
-        elif kind == _USER:
-            users[known] = text
-        elif known == CONTENT_TYPE:
-            content_type = text
-    return _Headers(content_type, attributes, users)
+        if (known := _library_name(name)) is None:
+            users[name] = text
+        else:
+            named[known] = text
+    return _Headers(named, users)
+
+
+def _regular_headers(headers: Mapping[str, str]) -> _Headers:
+    """Most publishers give all their messages the same names, so these are looked at once."""
+    users = _user_names(tuple(headers))
+    if users is None:
+        return _read_headers(headers.items())
+    return _Headers(headers, {name: headers[name] for name in users} if users else _NO_HEADERS)
+
+
+@lru_cache(maxsize=1024)
+def _user_names(names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The names of headers that the library has not; None: a name of the library is not in lower case."""
+    users: list[str] = []
+    for name in names:
+        known = _library_name(name)
+        if known is None:
+            users.append(name)
+        elif known != name:
+            return None
+    return tuple(users)
 
 
 @lru_cache(maxsize=256)
@@ -271,21 +298,20 @@ def _is_structured(content_type: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _header_name(name: str) -> tuple[str, str]:
-    """Returns the kind of a header and its name: headers of onthedot in lower case, attributes without their prefix."""
+def _library_name(name: str) -> str | None:
+    """The name of a header of the library, in lower case; None: it is the publisher's."""
     lower = name.lower()
-    if lower.startswith(PREFIX):
-        return _ATTRIBUTE, lower.removeprefix(PREFIX)
-    if lower == CONTENT_TYPE or lower.startswith(LIBRARY_PREFIX):
-        return _OURS, lower
-    return _USER, name
+    if lower == CONTENT_TYPE or lower.startswith((PREFIX, LIBRARY_PREFIX)):
+        return lower
+    return None
 
 
 def _time(text: str | None, timestamp: int | None) -> datetime:
     """The time of an event, else that of its message, else now."""
     try:
         if text is not None:
-            return msgspec.convert(text, datetime).astimezone(UTC)
+            moment = msgspec.convert(text, datetime)
+            return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         pass  # another program's mistake must not hide its event
     if timestamp is None or timestamp < 0:

@@ -119,7 +119,10 @@ def dead_letter_id(original_id: str, agent: str, replay: int) -> str:
 
 def replay_number(message: BusMessage) -> int:
     """How often the event was replayed; 0 for one that comes for the first time."""
-    return _whole_number(dict(message.headers).get(REPLAY, b"").decode(errors="replace")) or 0
+    for name, value in reversed(message.headers):  # the last one counts
+        if name == REPLAY:
+            return _whole_number(value.decode(errors="replace")) or 0
+    return 0
 
 
 def replayed_for(message: BusMessage) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from msgspec import Struct
 
 from onthedot.codec.body import Headers, Undecodable
-from onthedot.events.bus import BusMessage, BusRecord
+from onthedot.events.bus import BusMessage
 from onthedot.events.message_texts import MessageTexts
 from onthedot.model.agent_names import AGENT_PREFIX
 from onthedot.model.event_origin import event_id
@@ -32,12 +30,12 @@ def task_uuid(agent: str, event: str, replay: int = 0) -> str:
     return event_id("agent", agent, event, replay)
 
 
-class StoredRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StoredRecord(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A record of the bus as the arguments of a task.
 
     event, type: of the CloudEvent; the event's id is the place of the record if it has none. timestamp, key, value,
-    headers, binary: the message, see `MessageTexts`. arrived: ms. fails_as, fails_to: type and topic of the event that
-    tells of a failure. problem: why there is no event in it.
+    headers, pairs, binary: the message, see `MessageTexts`. arrived: ms. fails_as, fails_to: type and topic of the
+    event that tells of a failure. problem: why there is no event in it.
     """
 
     agent: str
@@ -50,7 +48,8 @@ class StoredRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     timestamp: int | None = None
     key: str | None = None
     value: str = ""
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: dict[str, str] = {}
+    pairs: tuple[tuple[str, str], ...] = ()
     binary: tuple[str, ...] = ()
     arrived: int = 0
     replay: int = 0
@@ -67,7 +66,7 @@ class StoredRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def texts(self) -> MessageTexts:
         """The message as texts."""
-        return MessageTexts(self.key, self.value, self.headers, self.binary, self.timestamp)
+        return MessageTexts(self.key, self.value, self.headers, self.pairs, self.binary, self.timestamp)
 
     def message(self) -> BusMessage:
         """The message as it was received, byte by byte."""
@@ -87,21 +86,6 @@ _decode = msgspec.json.Decoder(_AgentBody).decode
 def place_of(topic: str, partition: int, offset: int) -> str:
     """Where a record is: the id of one that has no other."""
     return f"{topic}/{partition}/{offset}"
-
-
-def stored_record(record: BusRecord, texts: MessageTexts, **fields: Any) -> StoredRecord:
-    """A record with the other fields of `StoredRecord`. texts: of its message."""
-    return StoredRecord(
-        topic=record.topic,
-        partition=record.partition,
-        offset=record.offset,
-        timestamp=texts.timestamp,
-        key=texts.key,
-        value=texts.value,
-        headers=texts.headers,
-        binary=texts.binary,
-        **fields,
-    )
 
 
 def write_body(record: StoredRecord, label: str, correlation_id: str | None, trace: TraceContext | None) -> bytes:
