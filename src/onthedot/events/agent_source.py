@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, cast, get_args, get_origin
 
 from onthedot.codec.annotations import hints_of, signature_of
@@ -100,8 +100,12 @@ class AgentSource:
         types = consumed_types(self.agent)
         return None if types is None else tuple(map(TypePattern.of, types))
 
-    def consumes(self, event_type: str) -> bool:
+    @cached_property
+    def consumes(self) -> Callable[[str], bool]:
         """Whether events of a type are for it."""
+        return lru_cache(maxsize=1024)(self._matches)  # most records are of few types
+
+    def _matches(self, event_type: str) -> bool:
         patterns = self._patterns
         return patterns is None or any(pattern.matches(event_type) for pattern in patterns)
 

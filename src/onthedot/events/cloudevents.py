@@ -319,11 +319,13 @@ def _time(text: str | None, timestamp: int | None) -> datetime:
     return from_ms(timestamp)
 
 
-def _number(value: Any, least: int, most: int = 2**31 - 1) -> int | None:
+def _number(text: str | None, least: int, most: int = 2**31 - 1) -> int | None:
     """A number of another program; None if it is none, or out of range."""
+    if text is None:
+        return None
     try:
-        number = int(value)
-    except (TypeError, ValueError):
+        number = int(text)
+    except ValueError:
         return None
     if not least <= number <= most:
         return None

@@ -109,10 +109,16 @@ def bus_message(row: OutboxEvent, source: str) -> BusMessage:
         key = exact
     if event.raw is not None:
         return BusMessage(key, event.raw, stored.headers, event.occurred_at)
-    headers = {name: value.decode() for name, value in stored.headers}
-    source = headers.pop(_SOURCE, source)
-    priority = headers.pop(_PRIORITY, None)
-    users = [(name, value.encode()) for name, value in headers.items()]
+    priority: str | None = None
+    users: list[tuple[str, bytes]] = []
+    for header in stored.headers:
+        name, value = header
+        if name == _SOURCE:
+            source = value.decode()
+        elif name == _PRIORITY:
+            priority = value.decode()
+        else:
+            users.append(header)
     encoded = binary_headers(event, event.occurred_at, users, source=source, priority=priority, sequence=row.seq)
     return BusMessage(key, event.payload or b"null", encoded, event.occurred_at)
 

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 
+from msgspec import Struct
+
 from onthedot.events.bus import BusRecord, TopicPartition
 from onthedot.stores.contract import NewTask
 
 
-class ReceivedRecord:
+class ReceivedRecord(Struct, eq=False):
     """A record that was read: skipped, or handled by a task."""
 
-    __slots__ = ("is_done", "key", "offset", "same_key", "task", "window")
-
-    def __init__(self, window: PartitionWindow, record: BusRecord, task: NewTask | None) -> None:
-        self.window: PartitionWindow = window
-        self.offset: int = record.offset
-        self.key: bytes | None = record.message.key
-        self.same_key: deque[ReceivedRecord] | None = None  # those in flight with its key, of which it is one
-        self.task: NewTask | None = task  # None: skipped
-        self.is_done: bool = task is None
+    window: PartitionWindow
+    offset: int
+    key: bytes | None
+    task: NewTask | None  # None: skipped
+    is_done: bool
+    same_key: list[ReceivedRecord] | None = None  # those in flight with its key, of which it is one
 
 
 class PartitionWindow:
@@ -30,7 +29,7 @@ class PartitionWindow:
         self.is_revoked: bool = False
         self.backlog: deque[BusRecord] = deque()  # read, and not accepted: too many are in flight
         self.ended: int = 0  # records since the last commit
-        self.by_key: dict[bytes, deque[ReceivedRecord]] = {}  # those in flight, in order
+        self.by_key: dict[bytes, list[ReceivedRecord]] = {}  # those in flight, in order
         self._records: deque[ReceivedRecord] = deque()
         self._next: int | None = None  # offset to commit; None: nothing was read
         self._committed: int | None = None

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from onthedot.events.bus import BusRecord, TopicPartition
 from onthedot.events.partition_windows import PartitionWindow, ReceivedRecord
 from onthedot.stores.contract import NewTask
+
+_place_of = attrgetter("topic", "partition")
 
 
 class RecordsInFlight:
@@ -34,12 +38,12 @@ class RecordsInFlight:
 
     def receive(self, records: Sequence[BusRecord]) -> None:
         """Takes over records that were read; `accept` starts them."""
-        for record in records:
-            partition = TopicPartition(record.topic, record.partition)
+        for (topic, number), some in groupby(records, key=_place_of):
+            partition = TopicPartition(topic, number)
             window = self.windows.get(partition)
             if window is None:
                 window = self.windows[partition] = PartitionWindow(partition)
-            window.backlog.append(record)
+            window.backlog.extend(some)
 
     def accept(self, task_of: Callable[[BusRecord], NewTask | None]) -> int:
         """Accepts records of the backlogs as far as there is capacity; returns how many were skipped."""
@@ -47,7 +51,8 @@ class RecordsInFlight:
         for window in self._in_turn():
             while window.backlog and self._has_capacity(window):
                 record = window.backlog[0]
-                received = ReceivedRecord(window, record, task_of(record))
+                task = task_of(record)
+                received = ReceivedRecord(window, record.offset, record.message.key, task, task is None)
                 window.backlog.popleft()  # not before: a record is never lost
                 window.add(received)
                 if received.task is None:
@@ -77,7 +82,7 @@ class RecordsInFlight:
         if received.key is None:
             self._ready.append(received)
             return
-        same = received.window.by_key.setdefault(received.key, deque())
+        same = received.window.by_key.setdefault(received.key, [])
         same.append(received)
         received.same_key = same
         if not self._ordered or len(same) == 1:  # ordered: the first one is ready or open
@@ -110,10 +115,12 @@ class RecordsInFlight:
             assert received.task is not None
             if received.window.is_revoked:
                 continue
-            same = self._open.setdefault(received.task.uuid, [])
-            same.append(received)
-            if len(same) == 1:
+            same = self._open.get(received.task.uuid)
+            if same is None:
+                self._open[received.task.uuid] = [received]
                 tasks.append(received.task)
+            else:
+                same.append(received)
         return tasks
 
     def put_back(self, tasks: Iterable[NewTask]) -> None:
@@ -164,7 +171,7 @@ class RecordsInFlight:
         if same is None:
             return
         assert received.key is not None
-        same.popleft()  # without order any of them will do: only their number counts
+        same.pop(0)  # without order any of them will do: only their number counts
         if not same:
             del received.window.by_key[received.key]
         elif self._ordered:

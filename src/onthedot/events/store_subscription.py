@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import groupby
 from math import inf
-from typing import NamedTuple
+from operator import attrgetter
+
+from msgspec import Struct
 
 from onthedot.clock.protocol import Clock
 from onthedot.clock.wakeup import WakeUp
@@ -25,7 +28,11 @@ _SKIPPED_INTERVAL = 5_000.0  # ms after which it is committed however few they a
 _END = 2**62  # a position after all others: nothing of the bucket is read
 
 
-class _Place(NamedTuple):
+_bucket_of = attrgetter("event.bucket")
+_place_of = attrgetter("topic", "partition")
+
+
+class _Place(Struct, frozen=True, gc=False):
     position: int
     topic: str
 
@@ -172,18 +179,20 @@ class StoreSubscription:
         await self._revoke(lost)
         members = max(1, len(page.buckets))
         part = max(1, _PAGE // members)  # that each bucket may have of a page
-        counts = Counter(stored.event.bucket for stored in page.events)
+        counts: Counter[int] = Counter()
         sizes: Counter[int] = Counter()
-        for stored in page.events:
-            sizes[stored.event.bucket] += stored.event.size
+        for number, some in groupby(page.events, key=_bucket_of):
+            events = list(some)
+            counts[number] += len(events)
+            sizes[number] += sum(stored.event.size for stored in events)
         for bucket, position in page.buckets.items():
             known = self._buckets.setdefault(bucket, _Bucket())
             if position < _END:  # otherwise it was left out
                 is_cut = counts[bucket] >= part or sizes[bucket] >= MAX_READ_BYTES // members
                 known.has_more = is_cut or position - known.read_to >= _MAX_SKIPPED
                 known.read_to = position
-        for stored in page.events:
-            self._buffer(self._to_record(stored))
+        for (topic, number), records in groupby(map(self._to_record, page.events), key=_place_of):
+            self._buffer(TopicPartition(topic, number), list(records))
         await self._commit_skipped()
         if lost:
             return await self._fetch()  # others get these buckets when they are not named any more
@@ -192,12 +201,12 @@ class StoreSubscription:
     def _positions(self) -> dict[int, int]:
         return {number: _END if bucket.is_full else bucket.read_to for number, bucket in self._buckets.items()}
 
-    def _buffer(self, record: BusRecord) -> None:
-        bucket = self._buckets[record.partition]
-        bucket.open.append(_Place(record.offset, record.topic))
-        bucket.buffered += 1
-        bucket.size += len(record.message.value)
-        self._buffers.setdefault(TopicPartition(record.topic, record.partition), deque()).append(record)
+    def _buffer(self, partition: TopicPartition, records: Sequence[BusRecord]) -> None:
+        bucket = self._buckets[partition.partition]
+        bucket.open.extend([_Place(record.offset, record.topic) for record in records])
+        bucket.buffered += len(records)
+        bucket.size += sum(len(record.message.value) for record in records)
+        self._buffers.setdefault(partition, deque()).extend(records)
 
     def _take(self, limit: int) -> list[BusRecord]:
         """An equal part of each partition, the one that was taken from last at the end."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
 from contextvars import ContextVar
 from datetime import date
 from hashlib import sha1
-from itertools import count
 from uuid import UUID
 
 import msgspec
@@ -76,9 +73,11 @@ class EventOrigin:
         self.retries = retries
         self._task = task
         self._revives = revives
-        self._positions: defaultdict[str, Iterator[int]] = defaultdict(count)
+        self._made: dict[str, int] = {}  # events, by step
 
     def next_id(self) -> str:
         """The id of the next event of this run."""
         step = inside_step.get()
-        return event_id(self._task, self._revives, step, next(self._positions[step]))
+        position = self._made.get(step, 0)
+        self._made[step] = position + 1
+        return event_id(self._task, self._revives, step, position)
