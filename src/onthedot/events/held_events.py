@@ -67,8 +67,12 @@ class HeldEvents:
         self._of_topic[topic] = self._of_topic.get(topic, 0) + 1
         if partition is None:
             self._unrouted.setdefault(topic, []).append(stored)
-        else:
-            self._queues.setdefault(TopicPartition(topic, partition), deque()).append(stored)
+            return
+        target = TopicPartition(topic, partition)
+        queue = self._queues.get(target)
+        if queue is None:
+            queue = self._queues[target] = deque()
+        queue.append(stored)
 
     def take_unrouted(self, topic: str) -> list[OutboxEvent]:
         """They are no longer held: add them again with their partitions."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from math import ceil, inf
 from random import Random
@@ -186,16 +186,19 @@ class Relay(ComponentLoop):
             return
         self._report_start()
         await self._update_pauses()
-        skipped = set(self._topics.skipped())  # it may have changed during the turn
+        closed = self._closed_topics({stored.event.topic for stored in events})
+        blocked = self._marks.blocked
         for stored in events:
             event = stored.event
-            if self._pauses.covers(event.topic) or TopicKey(event.topic, event.key) in self._marks.blocked:
-                continue
-            if event.topic in skipped and event.topic not in self.held.unrouted_topics():
-                continue
-            if event.topic in self._dropped:  # earlier events of its key may be in the outbox again
+            if event.topic in closed or (blocked and TopicKey(event.topic, event.key) in blocked):
                 continue
             self.held.add(stored, self._partition_of(stored))
+
+    def _closed_topics(self, topics: Collection[str]) -> set[str]:
+        """Those of which no event is held now; that may have changed during the turn."""
+        closed = {topic for topic in self._topics.skipped() if topic not in self.held.unrouted_topics()}
+        closed |= self._dropped  # earlier events of a key may be in the outbox again
+        return closed | {topic for topic in topics if self._pauses.covers(topic)}
 
     def _partition_of(self, stored: OutboxEvent) -> int | None:
         """By the key of the message, as other clients choose it; that of a dead letter may be no text, or missing."""

@@ -53,7 +53,9 @@ class RelayTopics:
 
     def partition_of(self, topic: str, key: bytes) -> int | None:
         """None: the number of partitions is looked up; `on_known` or `on_unavailable` follows."""
-        known = self._topics.setdefault(topic, _Topic())
+        known = self._topics.get(topic)
+        if known is None:
+            known = self._topics[topic] = _Topic()
         if not known.count or self._clock.now() - known.counted_at > _KEEP_COUNT:
             self._look_up(topic)
         if not known.count:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 _SEED = 0x9747B28C
 _FACTOR = 0x5BD1E995
@@ -30,4 +31,7 @@ def murmur2(data: bytes) -> int:
 
 def partition_of(key: bytes, count: int) -> int:
     """The partition of a key in a topic with `count` partitions."""
-    return (murmur2(key) & 0x7FFFFFFF) % count
+    return 0 if count == 1 else (_hash_of(key) & 0x7FFFFFFF) % count
+
+
+_hash_of = lru_cache(maxsize=4096)(murmur2)  # several events have the same key
