@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 from msgspec import Struct
 
@@ -12,6 +14,8 @@ from onthedot.model.agent_names import AGENT_PREFIX
 from onthedot.model.event_origin import event_id
 from onthedot.model.traces import TraceContext
 
+_UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
 
 def source_of(agent: str) -> str:
     """The source of an agent's tasks."""
@@ -21,13 +25,17 @@ def source_of(agent: str) -> str:
 def task_uuid(agent: str, event: str, replay: int = 0) -> str:
     """The task of an event: a copy of the event finds it. A replay has another one.
 
+    The task of an event whose id begins with a time, as a uuid7, begins with that time: new tasks are at the end of the
+    index of uuids, where one page has many of them.
+
     >>> first = task_uuid("mailer", "e1")
     >>> first == task_uuid("mailer", "e1"), first == task_uuid("mailer", "e1", 1)
     (True, False)
     """
-    if not replay:
-        return event_id("agent", agent, event)
-    return event_id("agent", agent, event, replay)
+    uuid = event_id("agent", agent, event, replay) if replay else event_id("agent", agent, event)
+    if _UUID7.fullmatch(event):
+        return f"{event[:14]}8{uuid[15:]}"  # version 8: of an own form
+    return uuid
 
 
 class StoredRecord(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
