@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -31,12 +32,33 @@ _CHUNK = 100
 
 
 class BulkAction(NamedTuple):
-    """states: those of the tasks that filters without --state select; apply returns how many tasks it changed."""
+    """A change of many tasks.
+
+    possible: the states of tasks that it can change; selected: those of them that filters without --state select;
+    apply returns how many tasks it changed.
+    """
 
     verb: str
     participle: str
-    states: tuple[str, ...]
+    possible: tuple[str, ...]
+    selected: tuple[str, ...]
     apply: Callable[[Operations, Sequence[str]], Awaitable[int]]
+
+
+class _Selection(NamedTuple):
+    """uuids: tasks to change; left: how many others were named or match, by their states, which rule a change out."""
+
+    uuids: list[str]
+    left: Mapping[str, int]
+
+    @property
+    def found(self) -> int:
+        return len(self.uuids) + sum(self.left.values())
+
+    def explained(self, text: str, separator: str) -> str:
+        if not self.left:
+            return text
+        return f"{text}{separator}{', '.join(f'{count} {state}' for state, count in self.left.items())}"
 
 
 @dataclass
@@ -65,13 +87,15 @@ def run_bulk(options: GlobalOptions, given: dict[str, Any], action: BulkAction) 
         raise click.UsageError(f"{problem}, not both" if named else problem)
     per_second = None if rate is None else Rate(rate).per_second
     target = _filter_text(where)
-    uuids = _select(options, named, where, action.states)
-    total = len(uuids)
+    selection = _select(options, named, where, action)
+    uuids = selection.uuids
+    total = selection.found
     done = action.participle
     if dry_run:
-        _print(options, action, total, 0, f"{total} would be {done}")
+        text = selection.explained(f"{len(uuids)} would be {done}", "; left as they are: ")
+        _print(options, action, total, 0, text)
         return
-    if not (yes or named or options.json or not uuids or _confirm(f"{action.verb} {plural(total, 'task')}?")):
+    if not (yes or named or options.json or not uuids or _confirm(f"{action.verb} {plural(len(uuids), 'task')}?")):
         raise CommandError("nothing was done", FAILED)
     progress = _Progress()
 
@@ -89,15 +113,20 @@ def run_bulk(options: GlobalOptions, given: dict[str, Any], action: BulkAction) 
     with suppress(KeyboardInterrupt), screen(plain=options.json).progress(done, total) as advance:  # a second Ctrl+C
         with_operations(options, work)
     changed = progress.changed
-    if progress.visited < total:
-        rest = f"{total - progress.visited} are as they were; the same command goes on with them"
-        text = f"interrupted: {done} {changed} of {total}, {rest}"
+    if progress.visited < len(uuids):
+        rest = f"{len(uuids) - progress.visited} are as they were; the same command goes on with them"
+        text = f"interrupted: {done} {changed} of {len(uuids)}, {rest}"
         _print(options, action, total, changed, text, interrupted=True)
         raise SystemExit(INTERRUPTED)
     text = f"{done} {changed} of {total}" if total else f"no task matches, so none was {done}"
-    _print(options, action, total, changed, text)
+    _print(options, action, total, changed, selection.explained(text, "; left as they are: "))
     if named and not changed:
-        raise CommandError(f"none was {done}: `onthedot task show` prints their states", FAILED)
+        can = f"{action.verb} changes tasks that are {_either(action.possible)}"
+        raise CommandError(f"none was {done}: {can}; `onthedot task show` says more", FAILED)
+
+
+def _either(states: Sequence[str]) -> str:
+    return f"{', '.join(states[:-1])} or {states[-1]}"
 
 
 def _print(
@@ -123,20 +152,31 @@ def _confirm(question: str) -> bool:
         raise CommandError("interrupted: nothing was done", INTERRUPTED) from None
 
 
-def _select(options: GlobalOptions, named: Sequence[str], where: TaskFilter, states: tuple[str, ...]) -> list[str]:
-    async def work(operations: Operations) -> list[str]:
+def _select(options: GlobalOptions, named: Sequence[str], where: TaskFilter, action: BulkAction) -> _Selection:
+    async def work(operations: Operations) -> _Selection:
         if named:
-            return [await operations.tasks.complete_uuid(each) for each in named]
+            return await _select_named(operations, named, action)
         found: list[str] = []
-        for state in (where["state"],) if "state" in where else states:
+        given = where.get("state")
+        for state in action.selected if given is None else (given,):
             where["state"] = state
             found += await operations.tasks.matching(**where)
-        return list(dict.fromkeys(found))  # a task that changes its state between two queries is found twice
+        uuids = list(dict.fromkeys(found))  # a task that changes its state between two queries is found twice
+        if uuids and given is not None and given not in action.possible:
+            return _Selection([], {given: len(uuids)})
+        return _Selection(uuids, {})
 
     try:
         return with_operations(options, work)
     except KeyboardInterrupt:
         raise CommandError("interrupted while looking for them: nothing was done", INTERRUPTED) from None
+
+
+async def _select_named(operations: Operations, named: Sequence[str], action: BulkAction) -> _Selection:
+    uuids = dict.fromkeys([await operations.tasks.complete_uuid(each) for each in named])
+    tasks = await operations.tasks.get_many(list(uuids))
+    left = Counter(task.state.value for task in tasks if task.state.value not in action.possible)
+    return _Selection([task.uuid for task in tasks if task.state.value in action.possible], left)
 
 
 async def _run(

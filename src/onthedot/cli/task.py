@@ -306,7 +306,7 @@ def cancel(options: GlobalOptions, /, **given: Any) -> None:
     async def apply(operations: Operations, uuids: Sequence[str]) -> int:
         return await operations.cancel(*uuids)
 
-    run_bulk(options, given, BulkAction("cancel", "cancelled", _ALIVE, apply))
+    run_bulk(options, given, BulkAction("cancel", "cancelled", _ALIVE, _ALIVE, apply))
 
 
 @store_command()
@@ -324,7 +324,7 @@ def retry(options: GlobalOptions, /, **given: Any) -> None:
         flows.update(await operations.flows.not_succeeded(changed))
         return len(changed)
 
-    run_bulk(options, given, BulkAction("retry", "retried", ("failed",), apply))
+    run_bulk(options, given, BulkAction("retry", "retried", ("failed", "cancelled"), ("failed",), apply))
     held_back = [] if options.json else [flow for flow, count in flows.items() if count]
     for flow in held_back[:_MAX_FLOWS]:
         others = plural(flows[flow], "other task has", "other tasks have")

@@ -121,8 +121,24 @@ def test_named_task_that_cannot_be_retried_is_exit_code_1(console: Console) -> N
     uuid = console.add("greet", name="ann")
     console.work(uuid)
     text = console.do("task", "retry", uuid, code=1)
-    assert text.startswith("retried 0 of 1\n")
-    assert "none was retried: `onthedot task show` prints their states" in text
+    assert text.startswith("retried 0 of 1; left as they are: 1 succeeded\n")
+    assert "none was retried: retry changes tasks that are failed or cancelled; `onthedot task show` says more" in text
+
+
+def test_retry_of_tasks_that_have_not_failed_leaves_them_and_gives_their_states(console: Console) -> None:
+    ready = console.add("greet", name="ann")
+    over = console.add("greet", name="bob")
+    console.do("task", "cancel", over)
+    assert console.do("task", "retry", ready, code=1).startswith("retried 0 of 1; left as they are: 1 ready\n")
+    assert console.do("task", "retry", ready, over, over) == "retried 1 of 2; left as they are: 1 ready\n"
+    assert console.json("task", "retry", ready, over, code=1) == {"found": 2, "retried": 0}
+
+
+def test_filter_for_a_state_that_rules_the_change_out_changes_nothing(console: Console) -> None:
+    console.add("greet", name="ann")
+    assert console.do("task", "retry", "--state", "ready") == "retried 0 of 1; left as they are: 1 ready\n"
+    found = console.do("task", "retry", "--state", "ready", "--dry-run")
+    assert found == "0 would be retried; left as they are: 1 ready\n"
 
 
 def test_question_about_one_task_is_in_the_singular(console: Console, tmp_path: Path) -> None:
