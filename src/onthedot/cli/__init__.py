@@ -140,8 +140,12 @@ class CommandGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         is_missing = ctx.parent is not None and (not args or args[0] not in (*self.lazy, *ctx.help_option_names))
         if is_missing and not ctx.resilient_parsing:  # a shell completes
-            commands = ", ".join(f"{ctx.info_name} {name}" for name in self.list_commands(ctx))
-            ctx.fail(f"{ctx.info_name} needs a command; there are: {commands}")
+            group = _group_name(ctx)
+            commands = [f"{group} {name}" for name in self.list_commands(ctx)]
+            if args and not args[0].startswith("-"):
+                named = f"{group} {args[0]}"
+                ctx.fail(f"No such command {named!r}{suggestion(named, commands)}")
+            ctx.fail(f"{group} needs a command; there are: {', '.join(commands)}")
         return super().parse_args(ctx, args)
 
     def resolve_command(
@@ -158,6 +162,13 @@ class CommandGroup(click.Group):
         rows = [row for name in self.list_commands(ctx) for row in _help_rows(name, self.lazy[name])]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+def _group_name(ctx: click.Context) -> str:
+    """As it is typed after `onthedot`: outbox dlt."""
+    if ctx.parent is None:
+        return ""
+    return f"{_group_name(ctx.parent)} {ctx.info_name}".strip()
 
 
 def _help_rows(name: str, found: Lazy | Commands) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ import msgspec
 
 from onthedot import App, TaskError, TaskHandle, TaskNotFound
 from onthedot.api.functions import Enqueuer
-from onthedot.cli.options import GlobalOptions, moment, seconds, store_command
+from onthedot.cli.options import GlobalOptions, optional_moment, seconds, store_command
 from onthedot.cli.output import visible, write_raw_json
 from onthedot.cli.target import target
 from onthedot.errors import StoreError, suggestion
@@ -35,7 +35,12 @@ _ARGUMENT = re.compile(r"([A-Za-z_]\w*)(:?=)(.*)", re.DOTALL)
 @click.option("--wait", is_flag=True, help="Wait for its end and print the result, after its uuid.")
 @click.option("--timeout", callback=seconds, metavar="TIME", help="How long to --wait: 30s, 5m; then exit code 124.")
 @click.option("--after", callback=seconds, metavar="TIME", help="Due in this time: 90s, 10m, 1h, 7d.")
-@click.option("--at", metavar="MOMENT", help="Due at this moment: 2026-11-16T09:00, with a zone or in local time.")
+@click.option(
+    "--at",
+    callback=optional_moment,
+    metavar="MOMENT",
+    help="Due at this moment: 2026-11-16T09:00, with a zone or in local time.",
+)
 @click.option("--priority", help="1 to 10 (10 first), low, normal or high.")
 @click.option("--unique", metavar="KEY", help="Add nothing while another task with this key is alive.")
 def add(
@@ -138,8 +143,6 @@ def _app(options: GlobalOptions) -> tuple[App[Any], bool]:
 
 
 def _add_options(given: dict[str, Any], uuid: str) -> AddOptions:
-    if given["at"] is not None:
-        given["at"] = moment(given["at"])
     priority = given["priority"]
     if priority is not None and priority.isdigit():
         given["priority"] = int(priority)

@@ -113,6 +113,11 @@ def seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> fl
     return float(value)
 
 
+def optional_moment(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
+    """Parse a moment in ISO 8601."""
+    return None if value is None else moment(value)
+
+
 def moment(value: str, problem: str = "not") -> datetime:
     """Parse ISO 8601; without a zone it is local time."""
     try:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from contextlib import AbstractAsyncContextManager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal
 
 import click
@@ -23,6 +24,7 @@ from onthedot.cli.target import with_operations
 from onthedot.model.component_names import COMPONENT_KINDS
 from onthedot.operations.humanize import duration_text, plural, short_id
 from onthedot.operations.workers import WorkerInfo
+from onthedot.supervisor.app_loader import list_modules
 from onthedot.supervisor.exit_codes import FAILED, CommandError
 from onthedot.supervisor.health_port import parse_address
 from onthedot.supervisor.messages import LaunchOptions
@@ -145,7 +147,7 @@ def app_of(options: GlobalOptions, app: str | None) -> str:
         raise click.UsageError(f"which app, {app} or -A {options.module}?")
     found = app or options.module
     if found is None:
-        raise click.UsageError("which app? Name app.py, or -A module:app.")
+        raise click.UsageError(f"which app? Name app.py, or -A module:app; {list_modules(Path.cwd())}")
     return found
 
 

@@ -323,11 +323,15 @@ def _store_filter(where: TaskFilter) -> dict[str, str]:
         ("uuid", where.get("uuid")),
     )
     found = {name: stored_key(str(value), name, "find()") for name, value in plain if value is not None}
-    if "since" in where:
-        found["since"] = str(to_ms(where["since"]))
-    if "until" in where:
-        found["until"] = str(to_ms(where["until"]))
-    return found
+    times = (("since", where.get("since")), ("until", where.get("until")))
+    return found | {name: str(_time(name, value)) for name, value in times if value is not None}
+
+
+def _time(name: str, value: object) -> int:
+    if not isinstance(value, datetime):
+        example = f"{name}=datetime.now(UTC) - timedelta(hours=1)"
+        raise ArgumentError(f"find({name}={value!r}): a time is an aware datetime, as in {example}")
+    return to_ms(value)
 
 
 def _check(where: TaskFilter) -> None:

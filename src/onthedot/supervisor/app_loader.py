@@ -61,7 +61,7 @@ def module_location(place: str) -> tuple[Path, str]:
         return Path.cwd(), place
     file = Path(place).resolve()
     if file.is_dir() or not file.exists():
-        raise CommandError(f"there is no file {file}; {_list_modules(file.parent)}")
+        raise CommandError(f"there is no file {file}; {list_modules(file.parent)}")
     folder = file.parent
     parts = [file.stem]
     while (folder / "__init__.py").exists():
@@ -76,7 +76,7 @@ def _import(name: str, place: str, folder: Path) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise CommandError(_import_failure(place, error)) from None
-        message = f"there is no module {error.name!r} in {folder}, nor installed; {_list_modules(folder)}"
+        message = f"there is no module {error.name!r} in {folder}, nor installed; {list_modules(folder)}"
         raise CommandError(message) from None
     except SyntaxError as error:
         raise CommandError(f"{error.filename}:{error.lineno}: {error.msg}: {(error.text or '').strip()}") from None
@@ -113,7 +113,8 @@ def _list_apps(apps: dict[str, App[Any]], place: str) -> str:
     return f"{place} has no App; write `app = App(…)` in it"
 
 
-def _list_modules(folder: Path) -> str:
+def list_modules(folder: Path) -> str:
+    """The end of a message about a wrong or missing name of a file."""
     if not folder.is_dir():
         return f"and no folder {folder}"
     files = [path.name for path in folder.glob("*.py") if path.name != "__init__.py"]

@@ -142,6 +142,10 @@ def test_wrong_filter_is_refused_and_none_is_no_filter(app: App) -> None:
         find(tags="eu")
     with pytest.raises(ArgumentError, match="no such state; there are scheduled, ready"):
         find(state="done")
+    for wrong in ("1h", 3600, timedelta(hours=1)):
+        with pytest.raises(ArgumentError, match=r"find\(since=.*\): a time is an aware datetime, as in since="):
+            find(since=wrong)
+    assert len(find(since=None, until=None)) == 1
     assert len(find(state=None)) == len(find(state=TaskState.READY)) == 1
 
 

@@ -15,6 +15,9 @@ from onthedot.stores.sqlite.tables import SqliteTables
 
 T = TypeVar("T")
 
+_NO_TRANSACTION = "begin a transaction first: without one there is nothing to join"
+_BEGINS_LATE = "sqlite3 begins one at the first INSERT, UPDATE or DELETE, not at `with`: write before, or execute BEGIN"
+
 
 def join(
     given: object, path: str, name: str, now: float, work: Callable[[SqliteTables], T], *, auto_schema: bool
@@ -97,4 +100,4 @@ def _check_transaction(connection: sqlite3.Connection, outer: Any) -> None:
     if outer is not None and begins_by_itself and not connection.in_transaction:
         outer.exec_driver_sql("BEGIN IMMEDIATE")
     if not connection.in_transaction:
-        raise StoreRefused("begin a transaction first: without one there is nothing to join")
+        raise StoreRefused(f"{_NO_TRANSACTION}; {_BEGINS_LATE}" if outer is None else _NO_TRANSACTION)
