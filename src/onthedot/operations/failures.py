@@ -12,6 +12,7 @@ from onthedot.clock.epoch import from_optional_ms
 from onthedot.codec.task_failure import TaskFailure
 from onthedot.model.error_fingerprint import error_line, fingerprint, message_template
 from onthedot.model.failures import decode_failure
+from onthedot.operations.argument_checks import check_time
 from onthedot.stores.contract import Record, Store
 
 MAX_READ = 100_000  # failed tasks; of more, the newest are counted
@@ -136,13 +137,14 @@ async def newest_failures(
 
 
 async def group_failures(
-    store: Store, now: int, since: int | None = None, source: str | None = None, most: int = MAX_READ
+    store: Store, now: int, since: datetime | None = None, source: str | None = None, most: int = MAX_READ
 ) -> list[FailureGroup]:
-    """Return the groups of the newest failed tasks, the most frequent first. now, since: in ms."""
+    """Return the groups of the newest failed tasks, the most frequent first. now: in ms."""
+    begin = None if since is None else check_time("failures", "since", since)
     groups = FailureGroups()
-    async for records in newest_failures(store, since, source, most):
+    async for records in newest_failures(store, begin, source, most):
         groups.add(records)
-    return groups.describe(since, now, source)
+    return groups.describe(begin, now, source)
 
 
 def _trend(ends: array[int], count: int, begin: int, end: int) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, tzinfo
 from typing import Unpack
 
-from onthedot.clock.epoch import to_ms, to_optional_ms
+from onthedot.clock.epoch import to_ms
 from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
 from onthedot.errors import StoreError
@@ -25,6 +25,7 @@ from onthedot.model.traces import parse_parent
 from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.events import Observer
 from onthedot.operations.agents import AgentInfo, agent_infos
+from onthedot.operations.argument_checks import check_limit
 from onthedot.operations.attention import Attention, AttentionItem
 from onthedot.operations.audit import Actor, AuditOperations, ChangeNote, Recorded, Recorder, list_names
 from onthedot.operations.batches import BatchDetails, BatchOperations
@@ -170,7 +171,7 @@ class Operations(Recorded):
 
         `failure_counts` counts them in the background.
         """
-        return await group_failures(self._store, int(self.clock.now()), to_optional_ms(since), source)
+        return await group_failures(self._store, int(self.clock.now()), since, source)
 
     async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
         """End pending tasks at once and ask workers to cancel running ones. Return how many were alive.
@@ -286,7 +287,7 @@ class Operations(Recorded):
 
     async def purge(self, limit: int = 10_000) -> int:
         """Delete tasks whose retention is over; workers do this by themselves."""
-        return await self._store.purge(limit, self._code.most_kept)
+        return await self._store.purge(check_limit("purge", limit), self._code.most_kept)
 
     # -- flows
 

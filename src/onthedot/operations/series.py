@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from onthedot.clock.durations import HOUR
-from onthedot.clock.epoch import from_ms, to_ms
+from onthedot.clock.epoch import from_ms
 from onthedot.clock.protocol import Clock
 from onthedot.errors import ArgumentError
 from onthedot.model.source_figures import Depth, FigureRecord, SourceFigures, sum_sources
+from onthedot.operations.argument_checks import check_time
 from onthedot.operations.figure_records import add_up, by_time, read_all
 from onthedot.stores.contract import SERIES, Store
 
@@ -59,8 +60,8 @@ async def read_series(
     if step is not None and step not in _SERIES:
         raise ArgumentError(f"step is 60, 600 or 3600 seconds, not {step!r}")
     now = int(clock.now())
-    end = now if until is None else min(now, to_ms(until))
-    begin = end - HOUR if since is None else to_ms(since)
+    end = now if until is None else min(now, check_time("series", "until", until))
+    begin = end - HOUR if since is None else check_time("series", "since", since)
     if begin > end:
         raise ArgumentError("since is after until, or in the future")
     step = step or _fitting_step(begin, end, now)

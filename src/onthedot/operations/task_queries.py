@@ -11,13 +11,14 @@ from typing import NamedTuple, TypedDict, Unpack
 
 from msgspec.structs import replace
 
-from onthedot.clock.epoch import from_optional_ms, to_ms
+from onthedot.clock.epoch import from_optional_ms
 from onthedot.errors import ArgumentError, TaskNotFound
 from onthedot.model.error_fingerprint import fingerprint
 from onthedot.model.failures import decode_failure
 from onthedot.model.stored_keys import stored_key
 from onthedot.model.task import TaskInfo, TaskState, possible_uuids
 from onthedot.model.task_info import decode_body, task_info
+from onthedot.operations.argument_checks import check_limit, check_time
 from onthedot.operations.argument_filter import check_conditions, matches
 from onthedot.operations.time_limit import TimeLimit
 from onthedot.stores.contract import LIVE, Note, Page, Record, State, Store
@@ -193,7 +194,7 @@ class TaskQueries:
         return self._info(record, await self._reports(record.uuid))
 
     async def _find(self, where: TaskFilter, time_limit: TimeLimit) -> _RecordPage:
-        limit = where.get("limit", _PAGE)
+        limit = check_limit("find", where.get("limit", _PAGE))
         cursor = where.get("cursor")
         if cursor is not None and not _CURSOR.fullmatch(cursor):
             raise ArgumentError(f"cursor {cursor!r} is not one that an earlier page ended with")
@@ -324,14 +325,7 @@ def _store_filter(where: TaskFilter) -> dict[str, str]:
     )
     found = {name: stored_key(str(value), name, "find()") for name, value in plain if value is not None}
     times = (("since", where.get("since")), ("until", where.get("until")))
-    return found | {name: str(_time(name, value)) for name, value in times if value is not None}
-
-
-def _time(name: str, value: object) -> int:
-    if not isinstance(value, datetime):
-        example = f"{name}=datetime.now(UTC) - timedelta(hours=1)"
-        raise ArgumentError(f"find({name}={value!r}): a time is an aware datetime, as in {example}")
-    return to_ms(value)
+    return found | {name: str(check_time("find", name, value)) for name, value in times if value is not None}
 
 
 def _check(where: TaskFilter) -> None:

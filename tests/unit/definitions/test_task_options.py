@@ -146,7 +146,20 @@ def test_wrong_filter_is_refused_and_none_is_no_filter(app: App) -> None:
         with pytest.raises(ArgumentError, match=r"find\(since=.*\): a time is an aware datetime, as in since="):
             find(since=wrong)
     assert len(find(since=None, until=None)) == 1
+    for wrong in (-1, "5", 2.5, True):
+        with pytest.raises(ArgumentError, match=r"find\(limit=.*\): a limit is a whole number from 0"):
+            find(limit=wrong)
     assert len(find(state=None)) == len(find(state=TaskState.READY)) == 1
+
+
+def test_wrong_time_or_limit_of_other_operations_is_refused(app: App) -> None:
+    sync: Any = app.sync
+    with pytest.raises(ArgumentError, match=r"failures\(since='1h'\): a time is an aware datetime"):
+        sync.failures(since="1h")
+    with pytest.raises(ArgumentError, match=r"series\(until='1h'\): a time is an aware datetime"):
+        sync.series("depth", until="1h")
+    with pytest.raises(ArgumentError, match=r"purge\(limit=-1\): a limit is a whole number from 0"):
+        sync.purge(limit=-1)
 
 
 # -- how many may wait
