@@ -42,6 +42,7 @@ from onthedot.model.value_errors import SettingError
 from onthedot.observability.logs import LogObserver
 from onthedot.operations.audit import system_user
 from onthedot.runtime.config import RuntimeConfig, check_poll_interval, check_stop_timeout, slots_by_executor
+from onthedot.runtime.lifespan import check_include, check_lifespan
 from onthedot.runtime.runtime import Runtime
 from onthedot.runtime.settings import store_url
 from onthedot.runtime.user_code import calling_module
@@ -151,8 +152,8 @@ class App(AppAgents, AppBatches, AppEvents, AppHandles, AppLifecycle, AppShortcu
             one_pool=concurrency == 1,
             poll_interval=check_poll_interval(poll_interval),
             stop_timeout=check_stop_timeout(stop_timeout),
-            lifespan=lifespan,
-            include=tuple(include),
+            lifespan=check_lifespan(lifespan),
+            include=check_include(include),
             executors=dict(executors or {}),
             module=calling_module(),
             max_kept=parse_bound(max_kept, "max_kept", least=0),

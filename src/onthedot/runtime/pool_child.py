@@ -42,6 +42,7 @@ from onthedot.model.failures import NOT_STORED, encode_failure
 from onthedot.model.streams import StreamRunProtocol
 from onthedot.model.traces import TraceContext
 from onthedot.runtime import runtime
+from onthedot.runtime.lifespan import open_lifespan
 from onthedot.runtime.user_code import ImportState, enter_location, load_modules, load_script
 from onthedot.stores.capabilities import AsyncTransactions, Outbox, capability, find_capability
 from onthedot.stores.contract import Ended, Lease, NewEvent, Outcome, Record, Requeued, Verdict
@@ -97,7 +98,7 @@ class PoolChild:
             self._runtime = app
             app.use(replace(app.config, url=self._boot.url))
             if app.config.lifespan is not None:
-                app.state = self._loop.run(self._exit_stack.enter_async_context(app.config.lifespan()))
+                app.state = self._loop.run(self._exit_stack.enter_async_context(open_lifespan(app.config.lifespan)))
                 app.lifespan_entered = True
 
     # -- finding

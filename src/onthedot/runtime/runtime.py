@@ -47,6 +47,7 @@ from onthedot.runtime.config import RuntimeConfig
 from onthedot.runtime.dead_letters import open_dead_letters
 from onthedot.runtime.executors import open_executors
 from onthedot.runtime.host import WorkerHost
+from onthedot.runtime.lifespan import open_lifespan
 from onthedot.runtime.settings import store_url, version
 from onthedot.runtime.status import status_fields
 from onthedot.runtime.user_code import ImportState, current_location, extend_import_deadline, forbid_during_import
@@ -309,7 +310,7 @@ class Runtime:
                 stack.push_async_callback(self.outbox_portal.disconnect)
             self.executors = open_executors(self.config, self.boot_message, stack)
             if self.config.lifespan is not None:
-                self.state = await stack.enter_async_context(self.config.lifespan())
+                self.state = await stack.enter_async_context(open_lifespan(self.config.lifespan))
                 self.lifespan_entered = True
                 stack.callback(self._leave_lifespan)
             self.worker = new_worker(self, self._declare, self._schedule_failed)
