@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from onthedot import App
 from onthedot.clock.epoch import from_ms
 from onthedot.model.agent_names import agent_of
+from onthedot.model.batch_names import batch_task
 from onthedot.operations.humanize import ago, plural
 from onthedot.stores.masked_url import masked
 from onthedot.stores.schemes import absolute
@@ -17,9 +18,9 @@ from onthedot.stores.schemes import absolute
 async def banner_line(app: App[Any]) -> str:
     """shop · sqlite:////srv/shop.db · 2 tasks · 1 agent · 1 schedule (weekly_report: Mon 09:00, in 3 days)"""
     runtime = app.runtime
-    sources = list(runtime.sources)
-    agents = sum(agent_of(source.name) is not None for source in sources)
-    parts = [app.name, masked(absolute(runtime.url)), plural(len(sources) - agents, "task")]
+    names = [source.name for source in runtime.sources if batch_task(source.name) is None]
+    agents = sum(agent_of(name) is not None for name in names)
+    parts = [app.name, masked(absolute(runtime.url)), plural(len(names) - agents, "task")]
     if agents:
         parts.append(plural(agents, "agent"))
     if runtime.schedules:

@@ -29,6 +29,7 @@ from onthedot.runtime.settings import store_url
 from onthedot.stores.schemes import absolute
 from onthedot.supervisor.app_loader import import_included, load_app
 from onthedot.supervisor.banner import banner_line
+from onthedot.supervisor.due_tasks import DueTasks
 from onthedot.supervisor.exit_codes import STORE, CommandError, exit_code_for
 from onthedot.supervisor.fleet_page import StoreSpec
 from onthedot.supervisor.messages import LaunchOptions, ParentChannel, WorkerReport
@@ -212,10 +213,13 @@ class WorkerMain:
         while (worker := self._runtime.worker) is not None:
             await worker.idle.wait()
             await self._move_events()
-            if not worker.idle.is_set() or await self._has_due_tasks() or not worker.idle.is_set():
+            was_idle = worker.idle.is_set()
+            due = await self._due_tasks()
+            if not (was_idle and worker.idle.is_set()) or due.runnable:
                 moved = -1
                 await asyncio.sleep(0.1)
             elif moved == self._runtime.components.event_count:
+                due.report_left(self._runtime.logs)
                 self._stop.set()
                 return
             else:
@@ -232,10 +236,7 @@ class WorkerMain:
                     await components.run_until_idle()
                     return
 
-    async def _has_due_tasks(self) -> bool:
-        """Of sources that run here and are not paused."""
+    async def _due_tasks(self) -> DueTasks:
         limits = await self._runtime.store.limits()
         paused = {limit.name for limit in limits if limit.paused}
-        tally = await self._runtime.store.tally()
-        due = {source for (source, state), count in tally.items() if count and state in ("ready", "parked")}
-        return bool((self._runtime.sources.known & due) - paused)
+        return DueTasks(await self._runtime.store.tally(), self._runtime.sources.known, paused)

@@ -173,14 +173,18 @@ def test_burst_runs_due_tasks_and_stops(shop: Shop) -> None:
     worker = shop.worker("--burst", "--processes", "2")
     assert worker.ended() == 0
     assert [shop.state(uuid) for uuid in [*uuids, later]] == ["succeeded"] * 3 + ["scheduled"]
+    assert "leaves" not in worker.text
 
 
 def test_burst_does_not_wait_for_paused_sources(shop: Shop) -> None:
     leased = shop.add("greet", name="ann")
     free = shop.add("email.send", to="ann")
     shop.app.sync.pause("greet")
-    assert shop.worker("--burst").ended(10) == 0
-    assert (shop.state(leased), shop.state(free)) == ("ready", "succeeded")
+    unknown = shop.app.named("gret").delay(name="ann").uuid
+    worker = shop.worker("--burst")
+    assert worker.ended(10) == 0
+    assert (shop.state(leased), shop.state(free), shop.state(unknown)) == ("ready", "succeeded", "ready")
+    assert "--burst leaves 2 due tasks: greet 1 (paused), gret 1 (this worker does not run it)\n" in worker.text
 
 
 def test_burst_without_tasks_stops_at_once(shop: Shop) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onthedot import App
+from onthedot import App, BatchPolicy
 from onthedot.events import Event
 from onthedot.supervisor.banner import banner_line
 
@@ -21,3 +21,14 @@ async def test_agents_are_counted_beside_tasks() -> None:
 
     async with app.running():
         assert " · 1 task · 1 agent · only" in await banner_line(app)
+
+
+async def test_task_with_batches_counts_once() -> None:
+    app = App("names", store="memory://")
+
+    @app.task(batch=BatchPolicy())
+    async def names(count: int) -> list[str]:
+        return ["ann"] * count
+
+    async with app.running():
+        assert " · 1 task · only" in await banner_line(app)
