@@ -55,10 +55,10 @@ class _Selection(NamedTuple):
     def found(self) -> int:
         return len(self.uuids) + sum(self.left.values())
 
-    def explained(self, text: str, separator: str) -> str:
+    def describe(self, text: str) -> str:
         if not self.left:
             return text
-        return f"{text}{separator}{', '.join(f'{count} {state}' for state, count in self.left.items())}"
+        return f"{text}; left as they are: {', '.join(f'{count} {state}' for state, count in self.left.items())}"
 
 
 @dataclass
@@ -92,8 +92,7 @@ def run_bulk(options: GlobalOptions, given: dict[str, Any], action: BulkAction) 
     total = selection.found
     done = action.participle
     if dry_run:
-        text = selection.explained(f"{len(uuids)} would be {done}", "; left as they are: ")
-        _print(options, action, total, 0, text)
+        _print(options, action, total, 0, selection.describe(f"{len(uuids)} would be {done}"))
         return
     if not (yes or named or options.json or not uuids or _confirm(f"{action.verb} {plural(len(uuids), 'task')}?")):
         raise CommandError("nothing was done", FAILED)
@@ -110,7 +109,8 @@ def run_bulk(options: GlobalOptions, given: dict[str, Any], action: BulkAction) 
                 note.done = progress.visited
                 note.changed = progress.changed
 
-    with suppress(KeyboardInterrupt), screen(plain=options.json).progress(done, total) as advance:  # a second Ctrl+C
+    bar = screen(plain=options.json).progress(done, len(uuids))
+    with suppress(KeyboardInterrupt), bar as advance:  # a second Ctrl+C
         with_operations(options, work)
     changed = progress.changed
     if progress.visited < len(uuids):
@@ -119,7 +119,7 @@ def run_bulk(options: GlobalOptions, given: dict[str, Any], action: BulkAction) 
         _print(options, action, total, changed, text, interrupted=True)
         raise SystemExit(INTERRUPTED)
     text = f"{done} {changed} of {total}" if total else f"no task matches, so none was {done}"
-    _print(options, action, total, changed, selection.explained(text, "; left as they are: "))
+    _print(options, action, total, changed, selection.describe(text))
     if named and not changed:
         can = f"{action.verb} changes tasks that are {_either(action.possible)}"
         raise CommandError(f"none was {done}: {can}; `onthedot task show` says more", FAILED)
