@@ -32,13 +32,22 @@ SLOW_PAUSE = 250.0  # and while none does
 MAX_PAUSE = 2_000.0
 LOAD = 50  # a pause lasts this many times as long as the read before it
 MAX_IDLE = 30_000.0  # ms without listeners after which a replay is refused
+LOOK_BACK = 3_000.0  # ms: a listener may have read the store so long before it listens
 EVERYTHING = Watch()
+
+
+class _Joining(NamedTuple):
+    """What a listener has seen."""
+
+    last_id: str
+    has_read: bool
 
 
 class _Published(NamedTuple):
     """A page that was published, for listeners that come back."""
 
     before: str  # the cursor
+    since: float  # ms: when the cursor was reached
     transitions: list[Transition]
     more: int  # transitions that carry no uuid
 
@@ -73,9 +82,10 @@ class ChangeFeed:
         self._epoch = secrets.token_hex(4)
         self._cursor = ""
         self._read_at = -inf
+        self._cursor_at = -inf  # when the cursor was reached
         self._published: deque[_Published] = deque()
         self._listeners: dict[FeedListener, None] = {}
-        self._joining: dict[FeedListener, str] = {}  # with their last ids: until the feed has caught up
+        self._joining: dict[FeedListener, _Joining] = {}  # until the feed has caught up
         self._reading = asyncio.Lock()
         self._wakeup: WakeUp | None = None
         self._task: asyncio.Task[None] | None = None
@@ -86,21 +96,25 @@ class ChangeFeed:
 
     # -- listeners
 
-    def listen(self, watch: Watch = EVERYTHING, last_id: str = "") -> FeedListener:
+    def listen(self, watch: Watch = EVERYTHING, last_id: str = "", *, has_read: bool = False) -> FeedListener:
         """Begin to listen, on this event loop. The caller closes the listener.
 
         Args:
             watch: What to send.
             last_id: The id of the last message that an earlier listener of this feed got. Transitions since then are
-                sent at first, at most 1,000; if they are not known, a `reset`. "": from now on.
+                sent at first, at most 1,000, and an `invalidate` for what has changed; if they are not known, a
+                `reset`. "": from now on.
+            has_read: The caller has read the store already. If something may have changed in the 3 s before now, the
+                listener gets a `reset`.
         """
         listener = FeedListener(watch, self._leave)
         if self._outage is not None:
             listener.put("store", self._outage._asdict())
+        joining = _Joining(last_id, has_read)
         if self._task is None or self._joining:
-            self._joining[listener] = last_id
+            self._joining[listener] = joining
         else:
-            self._join(listener, last_id)
+            self._join(listener, joining)
         if self._task is None:
             self._start(asyncio.get_running_loop())
         return listener
@@ -145,22 +159,27 @@ class ChangeFeed:
         if not self.listener_count and self._wakeup is not None:
             self._wakeup.set()
 
-    def _join(self, listener: FeedListener, last_id: str) -> None:
+    def _join(self, listener: FeedListener, joining: _Joining) -> None:
         self._listeners[listener] = None
-        if last_id:
-            self._replay(listener, last_id)
+        if joining.last_id:
+            self._replay(listener, joining.last_id)
+        elif joining.has_read and self._clock.now() - max(self._cursor_at, self._state.changed_at) <= LOOK_BACK:
+            listener.put("reset", None)
         listener.advance(self._position)
         self._state.greet(listener)
 
     def _replay(self, listener: FeedListener, last_id: str) -> None:
         if last_id == self._position:
+            self._state.invalidate(listener, self._cursor_at)
             return
         epoch, _, cursor = last_id.partition(".")
         cursors = [each.before for each in self._published]
         if epoch != self._epoch or cursor not in cursors:
             listener.reset()
             return
-        for each in list(self._published)[cursors.index(cursor) :]:
+        missed = list(self._published)[cursors.index(cursor) :]
+        self._state.invalidate(listener, missed[0].since)
+        for each in missed:
             listener.put_transitions(each.transitions, each.more)
             self._state.note((listener,), each.transitions, is_complete=not each.more)
 
@@ -179,7 +198,7 @@ class ChangeFeed:
         async with self._reading:
             if not self._cursor:
                 self._cursor = (await self._store.changes("", 1)).cursor
-                self._read_at = self._clock.now()
+                self._read_at = self._cursor_at = self._clock.now()
                 return False
             page = await self._store.changes(self._cursor, ENTRIES, resolve)
             self._read_at = self._clock.now()
@@ -193,10 +212,12 @@ class ChangeFeed:
         if page.gap:
             self._published.clear()
         elif number:
-            self._published.append(_Published(self._cursor, transitions, more))
+            self._published.append(_Published(self._cursor, self._cursor_at, transitions, more))
             while sum(len(each.transitions) for each in self._published) > MAX_REPLAYED:
                 self._published.popleft()
         self._cursor = page.cursor
+        if page.gap or number:
+            self._cursor_at = self._clock.now()
         for listener in self._listeners:
             if page.gap:
                 listener.reset()
@@ -215,8 +236,10 @@ class ChangeFeed:
         reads = 0
         while await self.read(MAX_REPLAYED) and reads < MAX_REPLAYED // ENTRIES:
             reads += 1
-        for listener, last_id in self._joining.items():
-            self._join(listener, last_id)
+        if not self._state.is_known:  # what changes from here on is noticed
+            await self._state.update((), self.throughput)
+        for listener, joining in self._joining.items():
+            self._join(listener, joining)
         self._joining.clear()
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:

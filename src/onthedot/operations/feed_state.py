@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal, TypeAlias
 
 from onthedot.clock.protocol import Clock
@@ -61,7 +62,25 @@ class FeedState:
         self._counts: dict[str, dict[State, int]] | None = None
         self._rates: dict[str, Rates] = {}
         self._control: dict[Invalidated, object] = {}  # as it was read last
+        self._invalidated: dict[Invalidated, float] = {}  # when it changed last
+        self._clock = clock
         self._changed: dict[str, None] = {}  # tasks to fetch, in order
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it was read before, so that a change is noticed."""
+        return bool(self._control)
+
+    @property
+    def changed_at(self) -> float:
+        """When a change was noticed last, in ms."""
+        return max(self._invalidated.values(), default=-inf)
+
+    def invalidate(self, listener: FeedListener, since: float) -> None:
+        """Send what has changed since this time, in ms."""
+        for what, at in self._invalidated.items():
+            if at >= since:
+                _send((listener,), "invalidate", {"what": what}, key=what)
 
     def greet(self, listener: FeedListener) -> None:
         """Send what is known."""
@@ -189,6 +208,7 @@ class FeedState:
     ) -> None:
         """Report what is other than it was read before. is_changed: although it looks as before."""
         if what in self._control and (is_changed or self._control[what] != value):
+            self._invalidated[what] = self._clock.now()
             _send(listeners, "invalidate", {"what": what}, key=what)
         self._control[what] = value
 

@@ -79,7 +79,7 @@ class ChangeStream:
     def open(self) -> None:
         self._context.streams.add(self, self._call.user.name)
         self._lifetime.start(is_ended_by_server=bool(self._context.settings.host))
-        self._listener = self._call.operations.feed.listen(self._watch, self._last_id)
+        self._listener = self._call.operations.feed.listen(self._watch, self._last_id, has_read=True)
 
     def end(self) -> None:
         """No more messages; the browser continues with a new stream."""

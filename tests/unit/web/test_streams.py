@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from onthedot import App, TaskFailed
+from onthedot.operations import change_feed
 from onthedot.web.app_site import app_site
 from onthedot.web.context import AppFacts
 from onthedot.web.open_streams import MAX_STREAMS_PER_USER
@@ -173,6 +174,26 @@ async def test_progress_of_a_bulk_action_reaches_other_streams_without_its_secre
 async def test_unknown_last_id_is_answered_by_a_reset(shop: App[Any]) -> None:
     async with shop, web_site(shop) as site, stream(site.port, "watch=tasks", "other.17") as messages:
         await messages.until("reset")
+
+
+async def test_first_stream_of_a_process_learns_that_its_view_may_be_old(shop: App[Any]) -> None:
+    """Between the answer to a page and its stream, another process changes a limit: nothing else would report it."""
+    async with shop, web_site(shop) as site:
+        before = await site.operator.json("/limits")
+        await shop.operations.pause("send", reason="vendor is down")
+        async with stream(site.port, "watch=overview") as messages:
+            await messages.until("reset")
+            after = await site.operator.json("/limits")
+    assert (before["items"], [row["name"] for row in after["items"]]) == ([], ["send"])
+
+
+async def test_stream_of_a_quiet_store_begins_without_a_reset(shop: App[Any], monkeypatch: Any) -> None:
+    monkeypatch.setattr(change_feed, "LOOK_BACK", 0.0)
+    async with shop, web_site(shop) as site, stream(site.port, "watch=overview") as first:
+        await first.until("counts")
+        async with stream(site.port, "watch=tasks") as second:
+            await second.until("hello")
+            assert (await second.next())[0] == "counts"
 
 
 async def test_streams_are_bounded_and_need_credentials(shop: App[Any]) -> None:
