@@ -22,7 +22,7 @@ import { TasksPage } from "./pages/tasks.tsx";
 import { WaitingPage } from "./pages/waiting.tsx";
 import { WorkersPage } from "./pages/workers.tsx";
 import type { PageName } from "./router.ts";
-import { router, start, status } from "./session.ts";
+import { identity, router, start } from "./session.ts";
 import "./styles.css";
 import "./tables.css";
 import "./flows.css";
@@ -50,8 +50,8 @@ function App() {
   const { page, id } = router.location.value;
   useEffect(() => {
     const name = id || t.pages[page as keyof typeof t.pages] || t.name;
-    document.title = [name, status.value?.app, t.name].filter(Boolean).join(" · ");
-  }, [page, id, status.value?.app]);
+    document.title = [name, identity.value.app, t.name].filter(Boolean).join(" · ");
+  }, [page, id, identity.value.app]);
   if (page === "login") return <LoginPage />;
   const Page = PAGES[page];
   return <Frame>{Page ? <Page /> : <Empty icon="search" title={t.notFound} text={t.notFoundText} />}</Frame>;

@@ -56,6 +56,8 @@ export const t = {
   slots: (running: number, slots: number) => `${count(running)}/${count(slots)} slots`,
   store: (kind: string, ms: number) => `${kind} ${duration(ms)}`,
   storeDown: (time: string) => `Last known data. The store has not answered since ${time}.`,
+  noStatus: "workers and slots unknown",
+  stillWaiting: "The server has not answered yet.",
   unreachable: "The server does not answer.",
   search: "Search tasks",
   searchHint: "Search tasks",

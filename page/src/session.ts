@@ -15,6 +15,17 @@ export const router = new Router(base, window.location.pathname, window.location
 export const api = new Api(router.base, router.app);
 
 export const status = signal<Status | null>(null);
+/** Known before the first answer to `/status`: the server writes it into the HTML. */
+type Identity = Pick<Status, "app" | "environment" | "user" | "role" | "features">;
+const shell = identityOf(document.documentElement.dataset);
+export const identity = computed<Identity>(() => status.value ?? shell);
+
+function identityOf({ app = "", environment = "", user = "", role, features = "" }: DOMStringMap): Identity {
+  return { app, environment, user, role: role === "operator" ? role : "viewer", features: features.split(" ") };
+}
+
+/** Why `/status` was refused; null: it was not. */
+export const statusTrouble = signal<string | null>(null);
 /** For the navigation: of the status, or newer of a page that has it. */
 export const failedCount = signal<number | null>(null);
 /** Set while the store does not answer: the time of the first failure, and its text. */
@@ -27,7 +38,7 @@ export const notices = signal<readonly Notice[]>([]);
 
 export interface Notice { id: number; kind: "done" | "error"; text: string }
 
-export const canOperate = computed(() => status.value?.role === "operator" && storeTrouble.value === null);
+export const canOperate = computed(() => identity.value.role === "operator" && storeTrouble.value === null);
 
 function remembered<T extends string>(name: string, values: readonly T[], fallback: T) {
   const key = `onthedot.${name}`;
@@ -113,23 +124,22 @@ export function noteSuccess(): void {
   if (storeTrouble.value !== null) storeTrouble.value = null;
 }
 
-let isAnswered: () => void;
-/** After the first answer to `/status`, or its failure: the role decides which columns and buttons a page has. */
-export const statusIsAnswered = new Promise<void>((resolve) => {
-  isAnswered = resolve;
-});
+let loads = 0;
 
 export async function loadStatus(): Promise<void> {
+  loads += 1;
   try {
     const found = await api.get<Status>("/status");
     offset = Date.parse(found.now) - Date.now();
     status.value = found;
     failedCount.value = found.failed;
+    statusTrouble.value = null;
     noteSuccess();
   } catch (error) {
     noteFailure(error);
+    if (error instanceof ApiError) statusTrouble.value = error.message || t.unreachable;
   } finally {
-    isAnswered();
+    loads -= 1;
   }
 }
 
@@ -143,6 +153,7 @@ export function start(): void {
   if (router.location.value.page === "login") return;
   void loadStatus();
   window.setInterval(() => {
+    if (loads > 0) return; // requests that hang would take all connections of the browser
     if (!document.hidden && live.connection.value.state !== "signed_out") void loadStatus();
   }, 5000);
 }

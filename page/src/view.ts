@@ -3,7 +3,7 @@ import { type Signal, signal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { ApiError, type Query } from "./api.ts";
 import { atMostEvery, type Invalidated, type MessageName } from "./live.ts";
-import { api, isHeld, live, noteFailure, noteSuccess, onMessage, statusIsAnswered } from "./session.ts";
+import { api, isHeld, live, noteFailure, noteSuccess, onMessage } from "./session.ts";
 
 export interface View<T> {
   data: Signal<T | null>;
@@ -74,7 +74,6 @@ function makeView<T>(path: string, query: Query, pause: number, times: number) {
     const began = performance.now();
     try {
       const found = await api.get<T>(path, query, mine.signal);
-      await statusIsAnswered; // without the role, columns would be added to what is on the screen
       if (!mine.signal.aborted) {
         data.value = found;
         error.value = null;

@@ -1,5 +1,6 @@
 /** What a page shows without data: how to begin, what is wrong, or that it loads. */
 import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
 import type { ApiError } from "../api.ts";
 import { t } from "../messages.ts";
 import { storeTrouble } from "../session.ts";
@@ -16,9 +17,21 @@ export function Empty({ icon, title, text, code }: { icon: IconName; title: stri
   );
 }
 
+const LATE = 3000;
+
 /** Lines of the height of rows, so that nothing moves when the data arrives. */
 export function Loading({ rows = 8 }: { rows?: number }) {
-  return <div class="loading" aria-busy="true" aria-label={t.loading}>{Array.from({ length: rows }, (_, i) => <div key={i} />)}</div>;
+  const [isLate, setLate] = useState(false);
+  useEffect(() => {
+    const timer = window.setTimeout(() => setLate(true), LATE);
+    return () => window.clearTimeout(timer);
+  }, []);
+  return (
+    <div class="loading" aria-busy="true" aria-label={t.loading}>
+      {isLate && <p class="hint" role="status">{t.stillWaiting}</p>}
+      {Array.from({ length: rows }, (_, i) => <div key={i} />)}
+    </div>
+  );
 }
 
 interface LoadedProps<T> { data: T | null; error: ApiError | null; rows?: number; children: (data: T) => ComponentChildren }

@@ -5,7 +5,7 @@ import { age, clock } from "../format.ts";
 import { isTyping, onKey } from "../keys.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
-import { api, attempt, canOperate, isHeld, live, loadStatus, notices, notify, now, router, status, storeTrouble, theme, zone } from "../session.ts";
+import { api, attempt, canOperate, identity, isHeld, live, loadStatus, notices, notify, now, router, status, statusTrouble, storeTrouble, theme, zone } from "../session.ts";
 import { BulkProgress } from "./bulk-progress.tsx";
 import { ExplainOnKey } from "./explain-dialog.tsx";
 import { Help } from "./help.tsx";
@@ -23,15 +23,16 @@ export function Frame({ children }: { children: ComponentChildren }) {
   useEffect(() => onKey("p", () => {
     isHeld.value = !isHeld.value;
   }), []);
+  const { environment } = identity.value;
   const isSignedOut = live.connection.value.state === "signed_out";
   return (
     <>
       <a class="skip" href="#main">{t.skip}</a>
-      <header class={status.value?.environment ? `top env-${envColor(status.value.environment)}` : "top"} inert={isSignedOut}>
+      <header class={environment ? `top env-${envColor(environment)}` : "top"} inert={isSignedOut}>
         <div class="bar">
           <PageLink to="" class="brand"><Mark />{t.name}</PageLink>
           <AppName />
-          {status.value?.environment && <span class="env">{status.value.environment}</span>}
+          {environment && <span class="env">{environment}</span>}
           <Facts />
           <Search />
           <Tools onHelp={() => showHelp(true)} />
@@ -57,7 +58,8 @@ export function Frame({ children }: { children: ComponentChildren }) {
 
 /** Where a server shows several apps, one of them is chosen here: the page is loaded again. */
 function AppName() {
-  const { app, apps } = status.value ?? { app: "", apps: [] };
+  const { app } = identity.value;
+  const apps = status.value?.apps ?? [];
   if (apps.length < 2) return <span class="app">{app}</span>;
   return (
     <select class="app" aria-label={t.chooseApp} value={app} onChange={(event) => window.location.assign(router.address("", event.currentTarget.value))}>
@@ -106,6 +108,9 @@ function Facts() {
   return (
     <div class="facts">
       <span class={`connection ${kind}`} aria-live="polite"><i />{text}</span>
+      {!found && statusTrouble.value !== null && storeTrouble.value === null && (
+        <span class="fact none-alive" title={statusTrouble.value}>{t.noStatus}</span>
+      )}
       {found && (
         <>
           <span class={found.workers === 0 ? "fact none-alive" : "fact"}>{t.workers(found.workers)}</span>
@@ -144,6 +149,7 @@ function Search() {
 function Tools({ onHelp }: { onHelp: () => void }) {
   const next = { system: "light", light: "dark", dark: "system" } as const;
   const icon = { system: "system", light: "sun", dark: "moon" } as const;
+  const { user } = identity.value;
   const hold = isHeld.value ? t.resumeUpdates : t.holdUpdates;
   return (
     <div class="tools">
@@ -157,8 +163,8 @@ function Tools({ onHelp }: { onHelp: () => void }) {
         <Icon name={icon[theme.value]} />
       </button>
       <button class="square wide" title={t.help.title} aria-label={t.help.title} onClick={onHelp}><Icon name="keyboard" /></button>
-      {status.value?.user && (
-        <button class="square" title={t.signOut(status.value.user)} aria-label={t.signOut(status.value.user)} onClick={() => void signOut()}>
+      {user && (
+        <button class="square" title={t.signOut(user)} aria-label={t.signOut(user)} onClick={() => void signOut()}>
           <Icon name="signout" />
         </button>
       )}

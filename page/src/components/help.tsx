@@ -1,14 +1,14 @@
 import { useEffect, useRef } from "preact/hooks";
 import { t } from "../messages.ts";
 import { visibleEntries } from "../navigation.ts";
-import { status } from "../session.ts";
+import { identity } from "../session.ts";
 
 export function Help({ onClose }: { onClose: () => void }) {
   const element = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     element.current?.showModal();
   }, []);
-  const pages = visibleEntries(status.value?.features).map(({ key, page }) => [`g ${key}`, t.pages[page]] as const);
+  const pages = visibleEntries(identity.value.features).map(({ key, page }) => [`g ${key}`, t.pages[page]] as const);
   return (
     <dialog ref={element} onClose={onClose} aria-labelledby="help-title" class="help">
       <h2 id="help-title">{t.help.title}</h2>

@@ -4,7 +4,7 @@ import { shortCount } from "../format.ts";
 import { t } from "../messages.ts";
 import { type Entry, isCurrent, ON_PHONES, visibleEntries } from "../navigation.ts";
 import { pathOf } from "../router.ts";
-import { failedCount, router, status } from "../session.ts";
+import { failedCount, identity, router } from "../session.ts";
 import { Icon } from "./icon.tsx";
 import { PageLink } from "./link.tsx";
 
@@ -12,7 +12,7 @@ export function Navigation() {
   const [isOpen, open] = useState(false);
   const { page } = router.location.value;
   useEffect(() => open(false), [router.location.value]);
-  const entries = visibleEntries(status.value?.features);
+  const entries = visibleEntries(identity.value.features);
   const rest = entries.slice(ON_PHONES);
   const isInRest = rest.some((entry) => isCurrent(entry, page));
   return (
@@ -33,7 +33,7 @@ function EntryLink({ entry }: { entry: Entry }) {
     <PageLink to={pathOf(entry.page)} current={isCurrent(entry, router.location.value.page)}>
       <Icon name={entry.icon} />
       <span>{t.pages[entry.page]}</span>
-      {entry.page === "failed" && failedCount.value ? <span class="count">{shortCount(failedCount.value)}</span> : null}
+      {entry.page === "failed" && <span class="count">{failedCount.value ? shortCount(failedCount.value) : ""}</span>}
     </PageLink>
   );
 }

@@ -145,6 +145,11 @@ class OutboxOperations(Recorded):
         self._limits = OperatorLimits(store)
         self._clock = clock
 
+    @property
+    def is_available(self) -> bool:
+        """Whether the store has an outbox."""
+        return find_capability(self._store, Outbox) is not None
+
     async def status(self) -> OutboxStatus:
         """Return what is unsent by topic, the relays and their buckets, and the groups of the store bus."""
         return await self._status(self._outbox("the outbox"))

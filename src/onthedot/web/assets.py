@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -19,6 +20,7 @@ from onthedot.web.auth import TokenAuthenticator, base_path, set_cookie
 from onthedot.web.context import WebContext
 from onthedot.web.endpoints import require_identity
 from onthedot.web.errors import ApiError, error_response
+from onthedot.web.settings import User
 from onthedot.web.sign_in import checked_sign_in
 
 STATIC = Path(__file__).parent / "static"
@@ -36,7 +38,7 @@ _MEDIA_TYPES = {
 }
 _FOREVER = "public, max-age=31536000, immutable"  # of names with a hash of the content
 _HTML = """<!doctype html>
-<html lang="en" data-base="{base}/">
+<html lang="en" data-base="{base}/"{facts}>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -90,7 +92,8 @@ class Assets:
     def _built(self) -> Manifest:
         return msgspec.json.decode((self._folder / "manifest.json").read_bytes(), type=Manifest)
 
-    def html(self, base: str, status: int = 200) -> Response:
+    def html(self, base: str, status: int = 200, facts: Mapping[str, str] | None = None) -> Response:
+        """facts: attributes `data-…` of the page, which it needs before its first answer of the API."""
         found = self.manifest()
         if isinstance(found, PageNotFound):
             text = (
@@ -98,7 +101,8 @@ class Assets:
                 f"The HTTP API works without it: {escape(base)}/api/v1."
             )
             return HTMLResponse(_PLAIN.format(title="no page", text=text), 503)
-        return HTMLResponse(_HTML.format(base=escape(base), **msgspec.structs.asdict(found)), status)
+        attributes = "".join(f' data-{name}="{escape(value)}"' for name, value in (facts or {}).items())
+        return HTMLResponse(_HTML.format(base=escape(base), facts=attributes, **msgspec.structs.asdict(found)), status)
 
     def file(self, name: str, *, gzip: bool) -> Response | None:
         """A file of the page; None: there is none of this name."""
@@ -171,10 +175,22 @@ class PageEndpoint:
             return self._sign_in_page(request)
         if not self._context.is_open:
             return _not_open()
-        response = self._assets.html(base, 200 if _PAGES.fullmatch(path) else 404)
+        facts = self._facts(request, identity.user)
+        response = self._assets.html(base, 200 if _PAGES.fullmatch(path) else 404, facts)
         if identity.renewed:
             set_cookie(request, response, identity.renewed)
         return response
+
+    def _facts(self, request: Request, user: User) -> Mapping[str, str]:
+        """What decides the head and the columns of a page: nothing moves when `/status` answers."""
+        context = self._context
+        return {
+            "app": request.query_params.get("app") or context.app.name,
+            "environment": context.settings.environment,
+            "user": user.name,
+            "role": user.role,
+            "features": " ".join(context.features),
+        }
 
     def _sign_in_page(self, request: Request) -> Response:
         if _is_navigation(request) and self._context.authenticator.has_sign_in:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # handlers pass it on to operations
     from onthedot.stores.contract import NewTask
 
 _LIVE_AGE = 0.5  # seconds
+_FEATURES = ("tasks", "sources", "schedules", "workers", "failures", "flows", "batches", "waiting")
 _SCAN_REST = 20  # a list reads all dead letters: at most 5 % of the time
 
 
@@ -160,6 +161,13 @@ class WebContext:
                 "lifespan=lifespan(app) of onthedot.integrations.fastapi",
             )
         return found
+
+    @property
+    def features(self) -> list[str]:
+        """What the store has, and so which pages there are."""
+        if self.operations.outbox.is_available and not self.app.is_outbox_apart:
+            return [*_FEATURES, "outbox"]
+        return list(_FEATURES)
 
     async def live(self) -> LiveSnapshot:
         """Rates, sources and workers, as they were at most half a second ago.

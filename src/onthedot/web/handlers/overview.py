@@ -42,7 +42,6 @@ ATTENTION_AGE = 2.0  # seconds
 _FLOWS_AGE = 2.0  # seconds
 _STATUS_AGE = 1.0  # seconds
 _MAX_PAUSED = 20
-_ALWAYS = ("tasks", "sources", "schedules", "workers", "failures", "flows", "batches", "waiting")
 
 
 class OverviewQuery(Query, frozen=True, kw_only=True):
@@ -142,10 +141,6 @@ async def show_status(call: WebCall[Query, None]) -> StatusDetail:
     operations = call.operations
     live = await context.live()
     store = await context.shared.get("status", _STATUS_AGE, lambda: _store_status(operations, context.app.store))
-    features = [*_ALWAYS]
-    has_outbox = await context.shared.get("has_outbox", 60, operations.outbox.find_status) is not None
-    if has_outbox and not context.app.is_outbox_apart:
-        features.append("outbox")
     return StatusDetail(
         app=context.app.name,
         apps=await context.app_names(),
@@ -160,7 +155,7 @@ async def show_status(call: WebCall[Query, None]) -> StatusDetail:
         failed=sum(each.failed for each in live.sources),
         user=call.user.name,
         role=call.user.role,
-        features=features,
+        features=context.features,
         trace_url=context.settings.trace_url,
         now=datetime.now(UTC),
         paused=_paused(live.sources, context.redaction),
