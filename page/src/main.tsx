@@ -22,7 +22,8 @@ import { TasksPage } from "./pages/tasks.tsx";
 import { WaitingPage } from "./pages/waiting.tsx";
 import { WorkersPage } from "./pages/workers.tsx";
 import type { PageName } from "./router.ts";
-import { identity, router, start } from "./session.ts";
+import { identity, live, router, start } from "./session.ts";
+import { ANY } from "./view.ts";
 import "./styles.css";
 import "./tables.css";
 import "./flows.css";
@@ -46,6 +47,11 @@ const PAGES: Partial<Record<PageName, () => preact.JSX.Element>> = {
   audit: AuditPage,
 };
 
+function NoPage() {
+  useEffect(() => live.follow(ANY), []);
+  return <Empty icon="search" title={t.notFound} text={t.notFoundText} />;
+}
+
 function App() {
   const { page, id } = router.location.value;
   useEffect(() => {
@@ -54,7 +60,7 @@ function App() {
   }, [page, id, identity.value.app]);
   if (page === "login") return <LoginPage />;
   const Page = PAGES[page];
-  return <Frame>{Page ? <Page /> : <Empty icon="search" title={t.notFound} text={t.notFoundText} />}</Frame>;
+  return <Frame>{Page ? <Page /> : <NoPage />}</Frame>;
 }
 
 start();

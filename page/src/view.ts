@@ -30,9 +30,14 @@ export interface ViewOptions {
 const LONGEST_PAUSE = 10_000;
 const clock = { now: () => Date.now(), setTimeout: (action: () => void, ms: number) => window.setTimeout(action, ms) };
 
+/** A stream of one task, flow or batch is refused if there is none. */
+const OF_ONE = /&(uu)?id=/;
+/** Of pages that show nothing of the store, so that the head knows its connection. */
+export const ANY = "watch=overview";
+
 export function useView<T>(path: string, query: Query, options: ViewOptions): View<T> {
   const key = JSON.stringify([path, query]);
-  const view = useMemo(() => makeView<T>(path, query, options.pause ?? 1000, options.load ?? 0), [key]);
+  const view = useMemo(() => makeView<T>(path, query, options.watch, options.pause ?? 1000, options.load ?? 0), [key]);
   useEffect(() => {
     view.open();
     live.follow(options.watch);
@@ -55,7 +60,7 @@ export function useView<T>(path: string, query: Query, options: ViewOptions): Vi
   return view;
 }
 
-function makeView<T>(path: string, query: Query, pause: number, times: number) {
+function makeView<T>(path: string, query: Query, watch: string, pause: number, times: number) {
   const data = signal<T | null>(null);
   const error = signal<ApiError | null>(null);
   let abort: AbortController | null = null;
@@ -82,6 +87,7 @@ function makeView<T>(path: string, query: Query, pause: number, times: number) {
     } catch (failure) {
       if (mine.signal.aborted) return;
       if (failure instanceof ApiError) error.value = failure;
+      if (error.value?.status === 404 && OF_ONE.test(watch)) live.follow(ANY);
       noteFailure(failure);
     } finally {
       if (abort === mine) abort = null;

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.page.conftest import TOKEN, VIEWER_TOKEN
 from tests.support.waits import SOON
 
@@ -87,3 +89,40 @@ def test_page_that_waits_for_its_data_says_so(chromium: Browser, shop: Shop) -> 
         held[0].continue_()
         page.locator("tr", has_text="deliver").wait_for()
         page.wait_for_selector(".loading", state="detached")
+
+
+@pytest.mark.parametrize("path", ["tasks/0193", "flows/0193", "batches/0193", "nowhere/at-all"])
+def test_page_of_something_unknown_is_connected(chromium: Browser, shop: Shop, path: str) -> None:
+    """The stream of an unknown task is refused: the head would state "reconnecting" for as long as the page is open."""
+    with signed_in(chromium, shop) as page:
+        page.goto(f"{shop.address}/{path}")
+        page.get_by_role("heading", name="Not found").wait_for()
+        page.wait_for_selector(".connection.live:has-text('live')")
+        page.goto(f"{shop.address}/tasks")
+        page.wait_for_selector("tr[data-uuid]")
+
+
+def test_viewer_is_named_as_one(chromium: Browser, shop: Shop) -> None:
+    with signed_in(chromium, shop, VIEWER_TOKEN) as page:
+        page.wait_for_selector(".fact:has-text('viewer: read only')")
+
+
+def test_filter_that_matches_nothing_offers_no_change(chromium: Browser, shop: Shop) -> None:
+    with signed_in(chromium, shop) as page:
+        page.goto(f"{shop.address}/tasks?q=source:nothing")
+        page.get_by_role("heading", name="No task matches").wait_for()
+        assert page.get_by_role("button", name="all that match").count() == 0
+        page.goto(f"{shop.address}/tasks?q=source:deliver")
+        page.get_by_role("button", name="Retry all that match").wait_for()
+
+
+def test_chart_without_values_says_so(chromium: Browser, shop: Shop) -> None:
+    with signed_in(chromium, shop) as page:
+        answer = '{"step": 60, "at": ["2026-01-01T00:00:00Z"], "series": {"done": [null]}, "marks": []}'
+        page.route("**/api/v1/series?**", lambda route: route.fulfill(content_type="application/json", body=answer))
+        page.goto(f"{shop.address}/")
+        page.get_by_text("No figures in this time.").nth(2).wait_for()
+        page.unroute("**/api/v1/series?**")
+        page.goto(f"{shop.address}/?since=live")
+        page.wait_for_selector(".chart canvas")
+        assert page.get_by_text("No figures in this time.").count() == 0

@@ -20,10 +20,11 @@ export function follow(started: BulkAction): void {
   actions.value = withAction(actions.value, started, "own");
 }
 
-interface BulkBarProps { uuids: readonly string[]; q: string; onDone: () => void }
+/** isEmpty: no task matches. */
+interface BulkBarProps { isEmpty: boolean; uuids: readonly string[]; q: string; onDone: () => void }
 
 /** Of the selection, or of all tasks of the filter. */
-export function BulkBar({ uuids, q, onDone }: BulkBarProps) {
+export function BulkBar({ isEmpty, uuids, q, onDone }: BulkBarProps) {
   const [asks, ask] = useState<{ action: TaskAction; all: boolean } | null>(null);
   const all = uuids.length === 0;
   const selected = useRef(0); // at once: a key may come before the effects of the selection
@@ -40,7 +41,7 @@ export function BulkBar({ uuids, q, onDone }: BulkBarProps) {
   return (
     <div class="bulk">
       {!all && <><strong>{t.selected(uuids.length)}</strong>{buttons(false)}</>}
-      {q !== "" && buttons(true)}
+      {q !== "" && !isEmpty && buttons(true)}
       {asks && <ActionDialog action={asks.action} uuids={asks.all ? [] : uuids} q={q} onClose={() => ask(null)} onDone={onDone} />}
     </div>
   );

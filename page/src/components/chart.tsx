@@ -108,6 +108,7 @@ export function Chart({ title, at, lines, marks = [] }: ChartProps) {
   const shown = marksWithin(marks, at);
   const drawn = useRef(shown);
   drawn.current = shown;
+  const isEmpty = at.length > 0 && lines.every(({ values }) => values.every((value) => value == null));
   const names = lines.map(({ name }) => name).join();
   useEffect(() => {
     loadLibrary().then((Plot) => setLoaded({ Plot }), () => {
@@ -148,6 +149,7 @@ export function Chart({ title, at, lines, marks = [] }: ChartProps) {
         <button class="quiet" aria-pressed={isTable} onClick={() => showTable(!isTable)}>{isTable ? t.asChart : t.asTable}</button>
       </div>
       {isTable ? <ChartTable at={at} lines={lines} /> : <div class="chart" ref={place} role="img" aria-label={title} />}
+      {isEmpty && !isTable && <p class="hint no-figures">{t.noFigures}</p>}
     </section>
   );
 }

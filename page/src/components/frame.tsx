@@ -83,9 +83,9 @@ function Mark() {
   );
 }
 
-function connectionText(): { kind: string; text: string } {
+function connectionText(): { kind: string; text: string; since?: string } {
   const trouble = storeTrouble.value;
-  if (trouble) return { kind: "down", text: t.connection.unavailable(clock(trouble.since, now.value, zone.value)) };
+  if (trouble) return { kind: "down", text: t.connection.unavailable, since: t.connection.unavailableSince(clock(trouble.since, now.value, zone.value)) };
   if (isHeld.value) return { kind: "held", text: t.connection.held };
   const { value } = live.connection;
   switch (value.state) {
@@ -103,11 +103,12 @@ function connectionText(): { kind: string; text: string } {
 }
 
 function Facts() {
-  const { kind, text } = connectionText();
+  const { kind, text, since } = connectionText();
   const found = status.value;
   return (
     <div class="facts">
-      <span class={`connection ${kind}`} aria-live="polite"><i />{text}</span>
+      <span class={`connection ${kind}`} aria-live="polite"><i /><span>{text}{since && <span class="wide">{since}</span>}</span></span>
+      {identity.value.role === "viewer" && <span class="fact">{t.connection.readOnly}</span>}
       {!found && statusTrouble.value !== null && storeTrouble.value === null && (
         <span class="fact none-alive" title={statusTrouble.value}>{t.noStatus}</span>
       )}

@@ -30,7 +30,7 @@ export function FailedPage() {
     <div class="stack">
       <header class="page-head">
         <h1>{t.pages.failed}</h1>
-        <span class="hint">{data.value && t.failedSummary(count(data.value.counted), data.value.items.length)}</span>
+        <span class="hint">{data.value && data.value.items.length > 0 && t.failedSummary(count(data.value.counted), data.value.items.length)}</span>
         <span class="grow" />
         <SourceFilter since={since} source={source} rows={data.value?.items ?? []} />
         <nav class="tabs small" aria-label={t.since}>

@@ -7,7 +7,7 @@ import { PageLink } from "../components/link.tsx";
 import { Planned, ScheduleForm } from "../components/schedule-form.tsx";
 import { Badge } from "../components/state.tsx";
 import { Ago, Clock } from "../components/time.tsx";
-import { clock, count, duration, hour, parseTime } from "../format.ts";
+import { age, clock, count, duration, hour, parseTime } from "../format.ts";
 import { useListKeys } from "../list-keys.ts";
 import { t } from "../messages.ts";
 import { pathOf } from "../router.ts";
@@ -15,6 +15,7 @@ import { api, attempt, canOperate, notify, now, router, zone } from "../session.
 import { useView } from "../view.ts";
 
 const MANY_AT_ONCE = 5;
+const OVERDUE = 2000; // ms
 const DOT_ICONS: Record<string, IconName> = { none: "ready", ...Object.fromEntries(STATES.map((state) => [state, state])) };
 const ON_CHANGES = { watch: "watch=overview", on: ["invalidate"], invalidatedBy: ["schedules", "workers"] } as const;
 
@@ -108,7 +109,10 @@ function Table({ rows, onDone }: { rows: readonly ScheduleRow[]; onDone: () => v
 }
 
 function Next({ row }: { row: ScheduleRow }) {
-  if (row.status === "active") return <Ago at={row.next_run} />;
+  if (row.status === "active") {
+    const passed = now.value - (parseTime(row.next_run) ?? now.value);
+    return passed > OVERDUE ? <span class="late">{t.overdue(age(passed))}</span> : <Ago at={row.next_run} />;
+  }
   return <span class="none">{row.status === "paused" ? row.reason || t.scheduleStates.paused : t.doesNotFire}</span>;
 }
 

@@ -76,6 +76,7 @@ function Tasks({ q, cursor }: { q: string; cursor: string }) {
     if (cursor === "") fresh.value = newRows(shown.value, found);
   }, [found]);
   const filterTrouble = latest.error.value?.status === 400 || latest.error.value?.status === 403 ? latest.error.value.message : "";
+  const isEmpty = shown.value?.items.length === 0 && shown.value.cursor === null;
   const toggle = (uuid: string) => {
     const next = new Set(selected.value);
     if (!next.delete(uuid)) next.add(uuid);
@@ -92,8 +93,8 @@ function Tasks({ q, cursor }: { q: string; cursor: string }) {
       <Tabs q={q} state={state} counts={found?.counts ?? null} />
       <section class="card">
         <div class="list-head">
-          {selected.value.size === 0 && <FreshButton rows={fresh.value} onClick={show} />}
-          {canOperate.value && <BulkBar uuids={[...selected.value]} q={q} onDone={() => {
+          {selected.value.size === 0 && !isEmpty && <FreshButton rows={fresh.value} onClick={show} />}
+          {canOperate.value && <BulkBar isEmpty={isEmpty} uuids={[...selected.value]} q={q} onDone={() => {
             selected.value = new Set();
             refresh();
           }} />}
