@@ -164,6 +164,7 @@ function Tools({ onHelp }: { onHelp: () => void }) {
         <Icon name={icon[theme.value]} />
       </button>
       <button class="square wide" title={t.help.title} aria-label={t.help.title} onClick={onHelp}><Icon name="keyboard" /></button>
+      {user && <span class="user wider">{user}</span>}
       {user && (
         <button class="square" title={t.signOut(user)} aria-label={t.signOut(user)} onClick={() => void signOut()}>
           <Icon name="signout" />

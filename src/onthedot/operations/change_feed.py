@@ -37,7 +37,7 @@ EVERYTHING = Watch()
 
 
 class _Joining(NamedTuple):
-    """What a listener has seen."""
+    """The state of a listener that joins."""
 
     last_id: str
     has_read: bool

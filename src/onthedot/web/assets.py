@@ -182,7 +182,7 @@ class PageEndpoint:
         return response
 
     def _facts(self, request: Request, user: User) -> Mapping[str, str]:
-        """What decides the head and the columns of a page: nothing moves when `/status` answers."""
+        """The facts that decide head and columns of a page: nothing moves when `/status` answers."""
         context = self._context
         return {
             "app": request.query_params.get("app") or context.app.name,

@@ -164,7 +164,7 @@ class WebContext:
 
     @property
     def features(self) -> list[str]:
-        """What the store has, and so which pages there are."""
+        """The parts of the store for which there are pages."""
         if self.operations.outbox.is_available and not self.app.is_outbox_apart:
             return [*_FEATURES, "outbox"]
         return list(_FEATURES)

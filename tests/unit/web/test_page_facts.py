@@ -1,4 +1,4 @@
-"""What the HTML of the page holds beside its scripts: the facts that its head needs before the first answer."""
+"""The facts in the HTML of the page, which its head needs before the first answer."""
 
 from __future__ import annotations
 
