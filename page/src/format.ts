@@ -25,6 +25,12 @@ export function shortCount(value: number): string {
   return cached(value < 1e6 ? "k" : "m", compact).format(value).replace("K", "k");
 }
 
+/** For a badge: at most four letters. */
+export function tinyCount(value: number): string {
+  if (value < 1000) return String(value);
+  return value < 1e6 ? `${Math.floor(value / 1000)}k` : `${Math.floor(value / 1e6)}m`;
+}
+
 /** Tasks per second: two digits below ten. */
 export function rate(perSecond: number): string {
   if (perSecond === 0) return "0";

@@ -1,12 +1,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { age, bytes, clock, count, duration, parseTime, percent, rate, shortCount, utc } from "../src/format.ts";
+import { age, bytes, clock, count, duration, parseTime, percent, rate, shortCount, tinyCount, utc } from "../src/format.ts";
 
 test("counts are grouped, and short above ten thousand", () => {
   assert.equal(count(1204), "1,204");
   assert.equal(shortCount(1882), "1,882");
   assert.equal(shortCount(18_220), "18k");
   assert.equal(shortCount(1_234_567), "1.2M");
+});
+
+test("a badge has at most four letters", () => {
+  const cases: [number, string][] = [[9, "9"], [999, "999"], [1882, "1k"], [999_999, "999k"], [12_345_678, "12m"]];
+  for (const [number, text] of cases) assert.equal(tinyCount(number), text);
 });
 
 test("a duration has at most two units", () => {

@@ -1,6 +1,6 @@
 /** The links between the pages: a line below the head, on phones a bar at the bottom. */
 import { useEffect, useState } from "preact/hooks";
-import { shortCount } from "../format.ts";
+import { count, tinyCount } from "../format.ts";
 import { t } from "../messages.ts";
 import { type Entry, isCurrent, ON_PHONES, visibleEntries } from "../navigation.ts";
 import { pathOf } from "../router.ts";
@@ -33,7 +33,7 @@ function EntryLink({ entry }: { entry: Entry }) {
     <PageLink to={pathOf(entry.page)} current={isCurrent(entry, router.location.value.page)}>
       <Icon name={entry.icon} />
       <span>{t.pages[entry.page]}</span>
-      {entry.page === "failed" && <span class="count">{failedCount.value ? shortCount(failedCount.value) : ""}</span>}
+      {entry.page === "failed" && <span class="count" title={count(failedCount.value ?? 0)}>{failedCount.value ? tinyCount(failedCount.value) : ""}</span>}
     </PageLink>
   );
 }
