@@ -8,9 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
+from unittest.mock import patch
 
 from msgspec.structs import replace
 
+from onthedot.engine import worker as worker_module
+from onthedot.engine.run import Run
+from onthedot.engine.runner import Runner
 from onthedot.engine.session import WorkerSession
 from onthedot.engine.worker import Worker
 from onthedot.errors import StoreError, StoreUnavailable
@@ -333,27 +337,26 @@ def claims_after_fencing(*args: Any, **kwargs: Any) -> Worker:
     return worker
 
 
-def forgets_held_runs(*args: Any, **kwargs: Any) -> Worker:
-    """Tasks that were claimed ahead are dropped instead of being requeued."""
-    worker = Worker(*args, **kwargs)
-    runner: Any = worker._runner
+class ForgetsTasksAhead(Runner):
+    """Tasks that were claimed ahead are dropped."""
 
-    def forget() -> None:
-        for run in runner._held:
-            del runner.runs[run.record.uuid]
-        runner._held.clear()
-
-    runner.release_held = forget
-    return worker
+    def start(self, runs: Sequence[Run], ahead: int = 0) -> None:
+        super().start(runs[: len(runs) - ahead])
 
 
-def begins_held_runs(*args: Any, **kwargs: Any) -> Worker:
+class BeginsTasksAhead(Runner):
     """Tasks that were claimed ahead begin without a slot."""
-    worker = Worker(*args, **kwargs)
-    runner: Any = worker._runner
-    start = runner.start
-    runner.start = lambda runs, ahead=0: start(runs)
-    return worker
+
+    def start(self, runs: Sequence[Run], ahead: int = 0) -> None:
+        super().start(runs)
+
+
+def with_runner(runner: type[Runner]) -> Callable[..., Worker]:
+    def make(*args: Any, **kwargs: Any) -> Worker:
+        with patch.object(worker_module, "Runner", runner):
+            return Worker(*args, **kwargs)
+
+    return make
 
 
 # -- all of them
@@ -413,8 +416,8 @@ PLANTED = {
         PlantedBug("paused-process-reaped", parts={"presence": PausedProcessReaped}, store="sqlite"),
         PlantedBug("wake-up-cleared-late", worker_factory=clears_wake_up_late),
         PlantedBug("claim-after-fencing", worker_factory=claims_after_fencing, poll_interval=2),  # it claims more often
-        PlantedBug("held-runs-forgotten", worker_factory=forgets_held_runs, bursts=True),
-        PlantedBug("held-runs-begin-at-once", worker_factory=begins_held_runs, bursts=True),
+        PlantedBug("tasks-ahead-forgotten", worker_factory=with_runner(ForgetsTasksAhead), bursts=True),
+        PlantedBug("tasks-ahead-begin-at-once", worker_factory=with_runner(BeginsTasksAhead), bursts=True),
         PlantedBug("hints-without-poll", poll_interval=100_000.0),
         *(PlantedBug(name, server=_on_tables(tables), flows=True) for name, tables in FLOW_BUGS.items()),
     )

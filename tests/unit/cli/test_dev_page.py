@@ -74,7 +74,8 @@ def test_open_tab_survives_a_save_and_the_link_a_restart(shop: Shop, tmp_path: P
         while f'"uuid":"{uuid}","source":"greet","state":"succeeded"' not in (line := stream.readline().decode()):
             assert line, "the stream has ended"
             kinds += [line.strip()] if line.startswith("event:") else []
-        assert not {"event: bye", "event: reset", "event: store"} & set(kinds)
+        assert not {"event: bye", "event: store"} & set(kinds)
+        assert kinds.count("event: reset") <= 1  # a stream may begin with one
         page.end()
     (file,) = (tmp_path / "state" / "onthedot").iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

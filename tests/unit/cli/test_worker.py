@@ -173,7 +173,7 @@ def test_burst_runs_due_tasks_and_stops(shop: Shop) -> None:
     worker = shop.worker("--burst", "--processes", "2")
     assert worker.ended() == 0
     assert [shop.state(uuid) for uuid in [*uuids, later]] == ["succeeded"] * 3 + ["scheduled"]
-    assert "leaves" not in worker.text
+    assert "--burst leaves" not in worker.text
 
 
 def test_burst_does_not_wait_for_paused_sources(shop: Shop) -> None:
