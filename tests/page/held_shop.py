@@ -12,7 +12,8 @@ from onthedot import App, AtMost, Rate, StoreUnavailable, current_task, group
 from tests.page.flow_shop import is_open
 
 app = App("held")
-MEMBERS = 1001  # of a flow: so many are added in several calls, and a signal starts them
+MEMBERS = 1001
+TEXT = "x" * (9 << 10)  # with it they are too large for one add: they are added in several, and a signal starts them
 NAP = 15.0  # seconds; a page must be open before they are over
 
 
@@ -24,6 +25,11 @@ async def pass_gate(gate: str) -> None:
 @app.task
 async def make(number: int) -> int:
     return number
+
+
+@app.task
+async def pack(text: str) -> int:
+    return len(text)
 
 
 @app.task(concurrency=1)
@@ -144,10 +150,10 @@ async def interrupt_flow(gate: str) -> str:
         await complete_flow()
     except StoreUnavailable:
         del store.signal
-    page = await app.find(state="waiting", source="make", limit=1)
+    page = await app.find(state="waiting", source="pack", limit=1)
     return page.tasks[0].uuid
 
 
 async def complete_flow() -> None:
     """The same again completes it."""
-    await group(make.s(number) for number in range(MEMBERS)).enqueue(uuid="large")
+    await group(pack.s(TEXT) for _ in range(MEMBERS)).enqueue(uuid="large")
