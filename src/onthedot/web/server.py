@@ -47,9 +47,12 @@ def listen(host: str, port: int, tries: int = 1) -> socket.socket:
     problem = ""
     for number in range(port, port + tries):
         try:
-            return socket.create_server((host, number), family=family, backlog=_BACKLOG)
+            listener = socket.create_server((host, number), family=family, backlog=_BACKLOG)
         except OSError as error:
             problem = (error.strerror or str(error)).partition(" (while")[0]
+        else:
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio sets it only on its own sockets
+            return listener
     raise DeclarationError(f"cannot listen on {host}:{port}: {problem}")
 
 
