@@ -23,8 +23,7 @@ from onthedot.model.flow_names import JOIN, MemberUuids
 from onthedot.stores.contract import BATCH, MAX_ADD, Links, NewTask, Policy
 
 MAX_AT_ONCE = BATCH  # tasks that one add stores in any case, all or nothing, also beside the end of a task
-MAX_WHOLE = MAX_ADD  # tasks that one add stores if it has no more than MAX_WHOLE_BYTES
-MAX_WHOLE_BYTES = 8 << 20
+MAX_WHOLE_BYTES = 8 << 20  # of the bodies of up to MAX_ADD tasks that one add stores
 ITEMS = "items"  # the argument of a join
 
 
@@ -57,11 +56,8 @@ class Flow:
 
     @property
     def is_whole(self) -> bool:
-        """One add can store it without delaying others for long."""
-        count = len(self)
-        return count <= MAX_AT_ONCE or (
-            count <= MAX_WHOLE and sum([len(task.body) for task in self.tasks]) <= MAX_WHOLE_BYTES
-        )
+        """One add of up to MAX_ADD tasks can store it without delaying others for long."""
+        return len(self) <= MAX_AT_ONCE or sum([len(task.body) for task in self.tasks]) <= MAX_WHOLE_BYTES
 
 
 def make_flow(call: Call[Any], uuid: str | None = None, parent: str | None = None, *, at_once: str = "") -> Flow:
@@ -78,7 +74,7 @@ def make_flow(call: Call[Any], uuid: str | None = None, parent: str | None = Non
     if count == 1:
         return _single(graph, uuid, parent)
     name = uuid or owner.new_uuid()
-    if count <= MAX_WHOLE:
+    if count <= MAX_ADD:
         flow = _Maker(name, graph, parent, starts=False).make()
         if flow.is_whole:
             return flow
